@@ -1,4 +1,4 @@
-"""The operating system's account that runs this process: recorded as who acted where no person is known."""
+"""The operating system's account of this process: the audit trail names it where no person is known."""
 
 from __future__ import annotations
 

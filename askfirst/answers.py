@@ -1,4 +1,4 @@
-"""The answers of people: to questions with options, and about a call, as models and as JSON."""
+"""People's answers, to questions and about calls: their models, their JSON, and checks that every answer needs."""
 
 from __future__ import annotations
 
@@ -127,13 +127,13 @@ def plain_answer(answer: Answer) -> Any:
     return answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
 
 
-def signed(answer: Any, by: str | None, via: str | None) -> Any:
-    """An answer about a call with ``answered_by`` and ``via`` filled in; other answers have no such fields and are
-    unchanged."""
-    signature = {"answered_by": by, "via": via}
-    if not isinstance(answer, CallAnswer) or signature.items() <= vars(answer).items():
+def attributed(answer: Any, by: str | None, via: str | None) -> Any:
+    """An answer about a call, with who answered it (``answered_by``) and where (``via``) filled in. Other answers
+    have no such fields and are returned unchanged."""
+    attribution = {"answered_by": by, "via": via}
+    if not isinstance(answer, CallAnswer) or attribution.items() <= vars(answer).items():
         return answer
-    return answer.model_copy(update=signature)
+    return answer.model_copy(update=attribution)
 
 
 def decision_in(answer: Any) -> Decision | None:
@@ -154,9 +154,9 @@ _LONGEST_SECONDS = 1e12
 
 
 def approval_seconds(given: Any) -> float | None:
-    """How long people have to decide, in seconds: a number, or a text such as ``"24h"``, ``"7d"`` or ``"PT30M"``.
+    """A time-out for people, in seconds, from a number or a text such as ``"24h"``, ``"7d"`` or ``"PT30M"``.
 
-    None is for ever. Raises `ValueError` with a sentence for anything else.
+    None means no limit. Raises `ValueError` with a sentence for anything else.
     """
     if given is None:
         return None
@@ -202,7 +202,7 @@ def _text_fault(said: Any) -> str | None:
 
 
 def unwritable(said: Any) -> list[str]:
-    """A list of faults: `UNWRITABLE` if a value cannot be written as JSON, else empty."""
+    """The faults of a value: `UNWRITABLE` if it cannot be written as JSON, else none."""
     try:
         to_json(plain_answer(said))
     except PydanticSerializationError:
@@ -210,10 +210,11 @@ def unwritable(said: Any) -> list[str]:
     return []
 
 
-def anonymous(answer: Any) -> Any:
-    """The fields of an answer without ``answered_by`` and ``via``, which an answer may not claim itself.
+def without_attribution(answer: Any) -> Any:
+    """The fields of an answer without ``answered_by`` and ``via``: the channel fills them in, whatever the answer
+    claims.
 
-    Models of the same shape, such as a subclass, are read by their fields.
+    Any model may be given, such as one of a subclass: its fields are read.
     """
     if isinstance(answer, CallAnswer):
         return answer.model_dump(exclude=_CLAIMS)
@@ -230,8 +231,8 @@ _CLAIMS = {"answered_by", "via"}
 def schema_check(
     schema: Mapping[str, Any] | None, shown: Mapping[str, Any] | None = None
 ) -> ArgsCheck | None:
-    """A function that checks edited arguments by a JSON Schema; None without one. Arguments equal to those ``shown``
-    are not checked."""
+    """A function that checks edited arguments against a JSON Schema; None without a schema. Arguments that equal
+    those ``shown`` to the person are not checked."""
     if schema is None:
         return None
     return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args, shown)]

@@ -1,8 +1,8 @@
 """Paused runs kept in a store: saved, claimed by one worker at a time, resolved once.
 
-A checkpoint refers to its messages; they are stored once, on threads of the same store. That is the run's own
-thread, or one that is made when a run without a store is saved. So a run that is resumed through the store goes
-on under a lease, with its effects in the ledger.
+A stored checkpoint has no messages. It refers to threads of the same store that have them: to the run's own threads,
+or to threads that are made when a run without a store is saved. So a run that is resumed from its checkpoint has a
+lease, and its effects are in the ledger.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ class RunCheckpointStore:
         self._claims: dict[tuple[str, str], str] = {}
 
     async def save(self, agent_id: str, checkpoint: RunCheckpoint, *, thread_id: str | None = None) -> str:
-        """Keep a checkpoint as pending and return its id; ``thread_id`` is the host's own label for it.
+        """Store a checkpoint as pending and return its id; ``thread_id`` is the host's own label for it.
 
-        Saving the same one again changes nothing. Raises `InvalidCheckpoint` if its run is kept in another
-        store, `CheckpointNotPendingError` if it is claimed or resolved by now.
+        Saving the same checkpoint again changes nothing. Raises `InvalidCheckpoint` if its run is in another store,
+        and `CheckpointNotPendingError` if the checkpoint was claimed or resolved meanwhile.
         """
         checkpoint_id = checkpoint.checkpoint_id or new_id()
         body = await import_checkpoint(self.memory, agent_id, checkpoint)
@@ -224,12 +224,12 @@ async def resume_checkpoint(
     by: str | None = None,
     via: str | None = None,
 ) -> AgentResult:
-    """Claim a checkpoint, go on from it with people's decisions (values or plain dicts), and resolve it.
+    """Claim a checkpoint, resume its run with people's decisions (values or plain dicts), and resolve the checkpoint.
 
     The checkpoint has to be saved under the spec's id. If the run pauses again, its new checkpoint is saved too, and
-    is ``result.checkpoint``. If the run cannot go on, for example because a response does not fit, the checkpoint is
-    released and the error raised. If an earlier claim lapsed, responses that were settled under it may be given
-    again. ``by`` and ``via`` are recorded as who decided, and where.
+    is ``result.checkpoint``. If the run cannot be resumed, for example because a response does not fit, the
+    checkpoint is released and the error is raised. If an earlier claim lapsed, responses that were settled under that
+    claim may be given again. ``by`` and ``via`` record who decided, and where.
 
     A response counts only for a request that the checkpoint lists as pending. If a person was asked again since,
     about other arguments, this raises `HitlStaleAnswer`, and none of the responses is settled.
@@ -335,6 +335,7 @@ def _without_messages(checkpoint: RunCheckpoint, thread_id: str) -> JsonObject:
 
 
 async def _check_stored(memory: Checkpointer, part: _Part) -> None:
+    """Raise `InvalidCheckpoint` unless the thread of a part begins with the part's messages."""
     thread = await memory.load(part.thread_id)
     if thread is None or thread.messages[: len(part.messages)] != part.messages:
         raise InvalidCheckpoint(
@@ -374,6 +375,7 @@ async def _store(
 def _missing(
     thread: StoredThread | None, agent_id: str, run_id: str, part: _Part, asked: Sequence[HitlRequest]
 ) -> Step | None:
+    """The step that writes what a part has and its thread lacks; None if the thread lacks nothing."""
     have = [] if thread is None else thread.messages
     if have != part.messages[: len(have)]:
         raise InvalidCheckpoint([f"thread {part.thread_id!r} of this store holds another conversation"])

@@ -6,6 +6,9 @@ import asyncio
 import time
 from typing import Protocol, overload
 
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+"""Durations in milliseconds, the unit of the tables."""
+
 
 class Clock(Protocol):
     """Tells the time and waits for it."""
@@ -15,7 +18,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for so many seconds of this clock."""
+        """Sleep until this clock has advanced by that many seconds."""
         ...
 
 

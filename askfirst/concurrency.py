@@ -1,4 +1,4 @@
-"""What asyncio lacks: locks across event loops and runs, a future awaited to its end, tasks ended together."""
+"""What asyncio lacks: locks that outlive an event loop, waits that outlive a cancellation, tasks ended together."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ class LoopLock(asyncio.Lock):
         return super().acquire()
 
 
-# A lock for one run at a time, which refuses to wait for the run that it is held by.
+# A lock for one run at a time. It raises where a run would wait for a lock that it holds itself (a deadlock).
 
 
 _Task = asyncio.Task[Any]
 
-_line: ContextVar[tuple[_Task, ...]] = ContextVar("askfirst_line", default=())
-"""The chain of tasks that await one another, the innermost first. Child tasks inherit the variable, so it is valid
-only in the task at its head."""
+_await_chain: ContextVar[tuple[_Task, ...]] = ContextVar("askfirst_await_chain", default=())
+"""The await chain: tasks that await one another, the innermost first. Child tasks inherit the variable, so it is
+valid only in the task at its head."""
 
 
-def waiting_line() -> tuple[_Task, ...]:
-    """The current task and the tasks that wait for it, as far as they are known."""
-    task, line = asyncio.current_task(), _line.get()
+def await_chain() -> tuple[_Task, ...]:
+    """The current task and the tasks that await it, as far as they are known."""
+    task, chain = asyncio.current_task(), _await_chain.get()
     if task is None:
         return ()
-    return line if line and line[0] is task else (task,)
+    return chain if chain and chain[0] is task else (task,)
 
 
-def join(line: tuple[_Task, ...]) -> None:
-    """Record which tasks wait for the current task: the `waiting_line` of the task that created it."""
+def continue_chain(chain: tuple[_Task, ...]) -> None:
+    """Record which tasks await the current task: ``chain`` is the `await_chain` of the task that created it."""
     task = asyncio.current_task()
-    if task is not None and task not in line:
-        _line.set((task, *line))
+    if task is not None and task not in chain:
+        _await_chain.set((task, *chain))
 
 
 class RunLock(LoopLock):
     """The lock that lets one run at a time work on a thread.
 
-    A tool's body or a listener that awaits another run of its own agent would deadlock: it waits for a lock that its
-    own run holds. The lock raises `WaitsForItself` instead.
+    A tool's body or a listener that awaits another run of its own agent would deadlock, because its own run holds the
+    lock. The lock raises `WaitsForItself` instead.
     """
 
     def __init__(self, thread_id: str) -> None:
@@ -67,7 +67,7 @@ class RunLock(LoopLock):
 
     def check(self) -> None:
         """Raise `WaitsForItself` if the current task, or a task that waits for it, holds the lock."""
-        if self._holder is not None and self._holder in waiting_line():
+        if self._holder is not None and self._holder in await_chain():
             raise WaitsForItself(self._thread_id)
 
     async def acquire(self) -> Literal[True]:
@@ -92,21 +92,22 @@ class RunLock(LoopLock):
 T = TypeVar("T")
 
 
-class Decided(asyncio.Future[T]):
-    """A future that cannot be cancelled. A task that is cancelled while it awaits the future gets the cancellation
+class UncancellableFuture(asyncio.Future[T]):
+    """A future that ignores `cancel`. A task that is cancelled while it awaits the future gets its `CancelledError`
     once the future is done."""
 
     def cancel(self, msg: object = None) -> bool:
-        """Do nothing: the future cannot be cancelled."""
+        """Do nothing, and report that nothing was cancelled."""
         return False
 
 
 async def finish(job: asyncio.Future[T]) -> T:
-    """Wait for a transaction. If this task is cancelled meanwhile, it still waits, then is cancelled.
+    """Wait for a transaction. If this task is cancelled meanwhile, its `CancelledError` is raised after the
+    transaction.
 
-    So code that sees the cancellation also sees the transaction committed or rolled back, never under way.
+    So whoever catches the `CancelledError` finds the transaction committed or rolled back, never under way.
     """
-    if isinstance(job, Decided):
+    if isinstance(job, UncancellableFuture):
         return await job
     try:
         return await asyncio.shield(job)
@@ -133,7 +134,7 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
 async def first_of(*each: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
     """Run coroutines concurrently; returns the index of the first that ends, and its result.
 
-    The others are cancelled. If the first to end raises, so does this.
+    The others are cancelled. If the first to end raises, its exception is raised here.
     """
     tasks = [asyncio.ensure_future(one) for one in each]
     try:

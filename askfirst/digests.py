@@ -17,10 +17,10 @@ from askfirst.errors import InvalidMessage
 def canonical_json(value: Any) -> bytes:
     """RFC 8785 canonical JSON: equal values give equal bytes, whoever encodes them.
 
-    The RFC stops at integers that a double holds exactly; larger ones (many identifiers are) are written with all
-    their digits. So are whole floats between 2**53 and 1e21, where the RFC writes zeros for the digits that a double
-    need not have: 1152921504606846976.0 would otherwise be written as the integer 1152921504606847000 is. From 1e21
-    on a float has an exponent, which no integer has. So no two values share an encoding.
+    Different values give different bytes. The RFC alone guarantees that only up to 2**53, because it writes every
+    number as a double. Larger integers, such as many identifiers, are written here with all their digits. So are
+    whole floats up to 1e21: the RFC would round 1152921504606846976.0 to 1152921504606847000, which is also an
+    integer. From 1e21 on, a float is written with an exponent, which no integer has.
     """
     try:
         return to_json(_in_order(value))
@@ -41,7 +41,7 @@ def _no_canonical_json(error: ValueError) -> InvalidMessage:
 
 
 _EXACT = 2**53
-"""Integers nearer to 0 than this are doubles exactly."""
+"""A double holds every integer between minus this and this exactly."""
 
 
 class _NotPlain(Exception):
@@ -77,8 +77,8 @@ def _in_order(value: Any) -> Any:
 
 
 def _mark_large(value: Any, mark: str) -> Any:
-    """The value with each number that the RFC would round replaced by a marked text; `canonical_json` restores the
-    digits."""
+    """The value with each number that the RFC would round replaced by a marked text. `canonical_json` turns the
+    marked texts back into digits."""
     if isinstance(value, int) and not -_EXACT < value < _EXACT:
         return f"{mark}{value}"
     if isinstance(value, float) and _EXACT <= abs(value) < 1e21:  # a double that large is whole

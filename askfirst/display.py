@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -22,7 +24,11 @@ RISKS: tuple[Risk, ...] = ("low", "normal", "high", "critical")
 CONSEQUENCES = ("money", "irreversible", "production", "external", "data", "access")
 """The consequences that a page has words for, besides ``people:N`` and ``custom:text``."""
 LONGEST_VALUE = 60
+"""The most characters of a value in a sentence."""
+_END = 20
+"""So many characters of the end of a long value are shown."""
 LONGEST_BUTTON = 24
+"""The most characters of a button."""
 MOST_STEPS = 20
 """The most steps shown of what the agent did before a call."""
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)((?::[\w,.%/ -]+)*)\}")
@@ -35,7 +41,7 @@ _LONGEST_STEP = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
-    """The words for an action. None of them comes from a model.
+    """The author's words for an action. None of them comes from a model.
 
     ``sentence``, ``approve`` (the button) and ``done_sentence`` (the heading once the call ran, "Paid back ...") may
     hold arguments, with a format: ``{cents:money:EUR}``. ``labels`` and ``formats`` are by argument, ``important``
@@ -127,8 +133,8 @@ class Display:
             *(getattr(self, name) for name in _TEXTS), *self.labels.values(), *self.consequences
         )
 
-    def spoken(self, tag: str | None) -> Display:
-        """The same words in one language, each in its default language where it is not given in that one."""
+    def in_language(self, tag: str | None) -> Display:
+        """The words in one language. A text that lacks the language is in its default language."""
         texts: dict[str, Any] = {
             name: wording_in(given, tag) for name in _TEXTS if (given := getattr(self, name)) is not None
         }
@@ -137,14 +143,15 @@ class Display:
             self, **texts, labels=labels, consequences=[wording_in(it, tag) for it in self.consequences]
         )
 
-    def completed(
+    def with_defaults(
         self,
         labels: Mapping[str, str],
         formats: Mapping[str, str],
         hints: Mapping[str, str],
         description: str,
     ) -> Display:
-        """The same display, filled up with what a tool says of itself and of its parameters."""
+        """This display, with the labels, formats, hints and description of the tool's signature where it has none of
+        its own."""
         known = {key: form for key, form in formats.items() if is_known(form)}
         return replace(
             self,
@@ -160,25 +167,25 @@ class Display:
         return self.sentence is None and self.approve is None and not callable(self.risk)
 
     def shown(self, args: Mapping[str, Any], effect: str = "once") -> JsonObject | None:
-        """The words for a call with these arguments, for its request; None if there are none.
+        """The words that the request of a call with these arguments stores; None if there are none.
 
         ``templates`` are the sentence and the button with their placeholders, for a page that shows edited arguments.
         If the function for the risk fails, the risk is ``"critical"``, so that people look twice. Words in several
         languages are read with `words_in`.
         """
         languages = self.languages
-        words = (self.spoken(None) if languages else self)._words(args, ENGLISH)
+        words = (self.in_language(None) if languages else self)._words(args, ENGLISH)
         risk = self._risk(args, effect)
         if risk != "normal":
             words["risk"] = risk
         if languages:
-            others = {tag: self.spoken(tag)._words(args, style_for(tag)) for tag in languages}
+            others = {tag: self.in_language(tag)._words(args, style_for(tag)) for tag in languages}
             same = {"risk": words["risk"]} if "risk" in words else {}
             words = in_languages(words, {tag: {**said, **same} for tag, said in others.items()})
         return words or None
 
     def _words(self, args: Mapping[str, Any], style: Style) -> JsonObject:
-        """The words in the one language that they are in now."""
+        """The words of a display in a single language, with the call's values in them."""
         words: JsonObject = {
             name: said
             for name in ("title", "undo", "help_url", "description")
@@ -241,7 +248,7 @@ def _short(hints: Mapping[str, str]) -> dict[str, str]:
 
 
 def higher(*risks: Risk | None) -> Risk | None:
-    """The highest of some levels of risk; None where none is given."""
+    """The highest of some risk levels; None if none is given."""
     given = [RISKS.index(risk) for risk in risks if risk is not None]
     return RISKS[max(given)] if given else None
 
@@ -289,14 +296,14 @@ class Part(NamedTuple):
 def parts(
     words: str, args: Mapping[str, Any], formats: Mapping[str, str], style: Style = ENGLISH
 ) -> list[Part]:
-    """A template split into its parts, with the call's values for its placeholders, each cut to 60 characters."""
+    """A template split into its parts, with the call's values for its placeholders, each `shortened`."""
     found: list[Part] = []
     end = 0
     for place in _PLACE.finditer(words):
         if place.start() > end:
             found.append(Part(words[end : place.start()]))
         form = place[2].removeprefix(":") or formats.get(place[1], "")
-        found.append(Part(_cut(value_text(args.get(place[1]), form, style)), place[1]))
+        found.append(Part(shortened(value_text(args.get(place[1]), form, style)), place[1]))
         end = place.end()
     if end < len(words):
         found.append(Part(words[end:]))
@@ -307,7 +314,7 @@ def filled(words: str, args: Mapping[str, Any], formats: Mapping[str, str], styl
     """A template with the call's values, as one text. Values are made `visible`: no character in them is hidden,
     changes the direction of writing or imitates another."""
     return "".join(
-        part.text if part.argument is None else _cut(visible(part.text))
+        part.text if part.argument is None else shortened(visible(part.text))
         for part in parts(words, args, formats, style)
     )
 
@@ -321,14 +328,17 @@ def button_text(
 
 
 def value_text(value: Any, form: str, style: Style = ENGLISH) -> str:
-    """A value as text: in its format if it fits, else plain. Of a long value only the beginning is used."""
+    """A value as text: in its format if it fits, else plain. Of a long value, the beginning and the end are used."""
     if form == "secret":
         return "…"
     return formatted(value, form, style) or _plain(value, style)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+def shortened(text: str) -> str:
+    """A value in at most 60 characters. A longer one loses its middle: the end of an address says where it leads."""
+    if len(text) <= LONGEST_VALUE:
+        return text
+    return f"{text[: LONGEST_VALUE - _END - 1]}…{text[-_END:]}"
 
 
 def _plain(value: Any, style: Style) -> str:
@@ -338,13 +348,13 @@ def _plain(value: Any, style: Style) -> str:
         return style.yes if value else style.no
     if isinstance(value, list):
         given = cast("list[Any]", value)
-        items = [_plain(it, style)[:LONGEST_VALUE] for it in given[:7]]
+        items = [shortened(_plain(it, style)) for it in given[:7]]
         more = style.more.format(rest=len(given) - 7, all=len(given)) if len(given) > 7 else ""
         return style.comma.join(items) + more
     if isinstance(value, dict):
         return f"{{{len(cast('dict[str, Any]', value))}}}"
     if isinstance(value, str):
-        return value[: 2 * LONGEST_VALUE]
+        return value if len(value) <= 2 * LONGEST_VALUE else value[:LONGEST_VALUE] + value[-LONGEST_VALUE:]
     try:
         return str(value)
     except ValueError:  # a whole number of more digits than Python writes
@@ -355,11 +365,31 @@ def _plain(value: Any, style: Style) -> str:
 
 
 def steps_before(steps: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-    """The last steps before a call, as a request keeps them: each has ``who`` (``agent``, ``tool``, …) and a text."""
+    """The last steps before a call, as a request keeps them.
+
+    Each has ``who`` (``person``, ``agent``, ``tool``) and a ``text``; a call and its result have the name of the
+    ``tool``, and a result may have ``failed``.
+    """
     kept: list[JsonObject] = []
     for step in steps[-MOST_STEPS:]:
         who, text = str(step.get("who", "agent"))[:40], str(step.get("text", ""))
-        kept.append(
-            {"who": who, "text": text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"}
-        )
+        said: JsonObject = {"who": who, "text": _step_cut(text)}
+        if step.get("tool"):
+            said["tool"] = str(step["tool"])[:_LONGEST_STEP]
+        if step.get("failed") is True:
+            said["failed"] = True
+        kept.append(said)
     return kept
+
+
+def step_args(args: Mapping[str, Any]) -> str:
+    """The text of a step that calls a tool: its arguments in a line, each of them short."""
+    return ", ".join(f"{name}: {_step_value(value)}" for name, value in islice(args.items(), 10))
+
+
+def _step_value(value: Any) -> str:
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))[:100]
+
+
+def _step_cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"

@@ -1,8 +1,9 @@
 """Master keys of encryption at rest, read from the environment or a file.
 
 A master key encrypts only data keys. So to replace a master key, only the data keys have to be encrypted again. It is
-32 random bytes, written in base64 (``askfirst encryption new-key`` prints one). The first of several is in use. The
-others still decrypt the data keys that they encrypted, until ``askfirst encryption rotate``.
+32 random bytes, written in base64 (``askfirst encryption new-key`` prints one). If several are given, the first is in
+use. The others only decrypt data keys that they encrypted earlier; ``askfirst encryption rotate`` makes them
+needless.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class MasterKeys:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> MasterKeys | None:
-        """From ``ASKFIRST_ENCRYPTION_KEY``, or the file that ``ASKFIRST_ENCRYPTION_KEY_FILE`` names; else None."""
+        """The keys in ``ASKFIRST_ENCRYPTION_KEY``, or in the file that ``ASKFIRST_ENCRYPTION_KEY_FILE`` names; None
+        if neither is set."""
         text, path = environ.get(KEY_VARIABLE), environ.get(FILE_VARIABLE)
         if text and path:
             raise StoreError(f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set: set one of them")

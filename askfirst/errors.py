@@ -93,9 +93,9 @@ from askfirst.limits import FAULTS
 
 
 class _Portable(BaseException):
-    """Can be copied and pickled: comes back with its type, message and attributes.
+    """The base of exceptions that can be copied and pickled, with their type, message and attributes.
 
-    Python's own pickling would call the constructor with the finished message. The constructors here take facts.
+    Python's own pickling would call the constructor with the finished message, but the constructors here take facts.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -143,8 +143,8 @@ class WaitsForItself(AskfirstError, RuntimeError):
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(
-            f"thread {thread_id!r}: a run is going on, and this would make it wait for itself (a deadlock); "
-            "await this outside of the run's tools and listeners, or in a task of its own"
+            f"thread {thread_id!r}: a run is going on, and this would make the run wait for itself (a deadlock); "
+            "await this outside of the run's tools and listeners, or in a separate task"
         )
         self.thread_id = thread_id
 
@@ -237,10 +237,11 @@ class LeaseHeld(StoreError):
 
 
 class LeaseLost(StoreError):
-    """Another worker has taken the thread over since it was loaded; nothing was written."""
+    """Another worker has written to the thread since it was loaded, so this worker's fence is void; nothing was
+    written."""
 
     def __init__(self, thread_id: str, fence: int) -> None:
-        super().__init__(f"thread {thread_id!r} was taken over by another worker; this one's write is void")
+        super().__init__(f"thread {thread_id!r} was taken over by another worker; nothing was written")
         self.thread_id = thread_id
         self.fence = fence
 
@@ -314,7 +315,7 @@ class InvalidConfiguration(ServiceError, ValueError):
 
 
 class CaseNotFound(ServiceError, LookupError):
-    """There is no such case, or the caller may not see it: both look the same."""
+    """There is no such case, or the caller may not see it. The error does not tell which, so ids cannot be probed."""
 
     def __init__(self, case_id: str) -> None:
         super().__init__(f"there is no case {case_id[:64]!r} for you")
@@ -334,16 +335,16 @@ class CaseExpired(ServiceError):
     """The case's deadline has passed."""
 
     def __init__(self, case_id: str) -> None:
-        super().__init__(f"the time of case {case_id!r} is up")
+        super().__init__(f"the deadline of case {case_id!r} has passed")
         self.case_id = case_id
 
 
 class CaseHeld(ServiceError):
-    """Another decision was made on the case's page. It takes effect in a moment, unless it is undone."""
+    """Another decision was made on the case's page. It takes effect in a moment, unless its maker undoes it."""
 
     def __init__(self, case_id: str) -> None:
         super().__init__(
-            f"somebody has decided on case {case_id!r} a moment ago; it goes out unless they undo it"
+            f"somebody decided on case {case_id!r} a moment ago; that decision takes effect unless they undo it"
         )
         self.case_id = case_id
 
@@ -728,8 +729,8 @@ class HitlRequestPending(HitlError):
 
 
 class WrongAgent(HitlError):
-    """An agent cannot resume or end a thread that belongs to another agent's run: the agents' ids differ, or this
-    agent lacks the tool of a pending call.
+    """An agent cannot resume or end a run of another agent: the agents' ids differ, or this agent lacks the tool of a
+    pending call.
 
     Nothing was run, written or settled. ``run_by`` is the id of the agent whose run it is, or ``tool_name`` the tool
     of the call that waits for a person.
@@ -744,7 +745,7 @@ class WrongAgent(HitlError):
             why = f"waits for a person about {tool_name!r}, a tool that the agent {agent_id!r} does not have"
             use = "use one that has it"
         super().__init__(
-            f'thread {thread_id!r} {why}; {use}, or give it up with prompt(..., on_pending="supersede"). '
+            f'thread {thread_id!r} {why}; {use}, or end the run with prompt(..., on_pending="supersede"). '
             "Nothing was changed"
         )
         self.thread_id = thread_id
@@ -754,7 +755,8 @@ class WrongAgent(HitlError):
 
 
 class HitlDurabilityNotGuaranteed(HitlError):
-    """A custom tool's body asked through a durable channel, where a restart would lose the body's place."""
+    """A custom tool's body asked through a durable channel. After a restart, the body would run from its start
+    again."""
 
     def __init__(self, tool_name: str) -> None:
         super().__init__(
@@ -871,9 +873,9 @@ class HitlTimedOut(HitlControlException):
 
 
 class HitlDetached(HitlControlException):
-    """The agent was detached while it waited, and the request stays open; or the thread went on in another process.
+    """The agent was detached while it waited, and the request stays open; or another process resumed the thread.
 
-    The text says which, and becomes the ``reason`` of the run's end.
+    The message says which of the two, and becomes the ``reason`` of the run's end.
     """
 
     def __init__(self, reason: str = "it waits for a person") -> None:
@@ -881,7 +883,7 @@ class HitlDetached(HitlControlException):
 
 
 class HitlPaused(HitlControlException):
-    """The run stops here: calls wait for people, and nobody waits for the answers in this process."""
+    """The run stops here: its calls wait for people, and no code of this process waits for the answers."""
 
 
 class HitlAborted(HitlControlException):
@@ -893,7 +895,7 @@ class HitlAborted(HitlControlException):
 
 
 class Pending(HitlControlException):
-    """A person has not decided yet. The next call with the same key picks the decision up.
+    """A person has not decided yet. A later call with the same key acts on the decision.
 
     `Gate.call` returns it; a guarded function raises it. ``case`` is the id of the request's page, ``link`` the
     page's address, or None if the gate was given no service's address. The link has no token, so nobody can answer

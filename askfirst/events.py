@@ -1,11 +1,11 @@
-"""What an agent tells its listeners, as frozen values.
+"""The events that an agent's listeners get, as frozen values.
 
-Every event has a ``type``, the ``thread_id`` and ``run_id`` it belongs to, a ``seq`` that grows by one
-from event to event of a thread, ``at``, the time in seconds since 1970 (UTC), and ``agent_path``, the
-ids of the agents from the root to the one it is about: an agent's listeners hear of its subagents too.
-``AgentEvent`` is the union of all of them; `encode_event` and `decode_event` turn them into JSON and back.
+Every event has a ``type``, its ``thread_id`` and ``run_id``, a ``seq`` that grows by one with each event of a thread,
+``at``, the time in seconds since 1970 (UTC), and ``agent_path``, the ids of the agents from the root to the agent
+that the event is about. An agent's listeners also get the events of its subagents. ``AgentEvent`` is the union of all
+events; `encode_event` and `decode_event` turn an event into JSON and back.
 
-A run reads, in order: run started; for each turn, turn started, the model's message (started, deltas,
+The events of a run, in order: run started; for each turn, turn started, the model's message (started, deltas,
 ended), each tool (started, progress, ended), the tools' result messages, turn ended; run ended.
 """
 
@@ -69,7 +69,7 @@ class MessageStartedEvent(Event):
 
 
 class MessageDeltaEvent(Event):
-    """A piece of the assistant's message as it is being said."""
+    """A piece of the assistant's message, while the model still streams it."""
 
     type: Literal["message_delta"] = "message_delta"
     delta: Delta
@@ -102,7 +102,7 @@ class ToolProgressEvent(Event):
 
 
 class ToolEndedEvent(Event):
-    """A call is resolved: its body ended, or it was refused and never began."""
+    """A call is resolved: its body ended, or it was denied and its body never began."""
 
     type: Literal["tool_ended"] = "tool_ended"
     tool_call_id: str
@@ -111,7 +111,7 @@ class ToolEndedEvent(Event):
 
 
 class HitlRequestEvent(Event):
-    """A person is asked something; the request is stored before, if there is a store."""
+    """A person is asked. If there is a store, the request was stored before this event."""
 
     type: Literal["hitl_request"] = "hitl_request"
     request: HitlRequest

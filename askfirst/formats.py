@@ -1,4 +1,5 @@
-"""Formats: a value as people read it. A format is used only if the text can be read back to the same value."""
+"""Formats: how a value is written for people. A format is used only if its text can be read back to the same
+value."""
 
 from __future__ import annotations
 
@@ -21,8 +22,14 @@ _LONGEST = 400
 """A longer text is not formatted: it cannot be a number, a date or an account."""
 _MOST_DIGITS = 18
 _SIZES = ("KB", "MB", "GB", "TB")
-_IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}")
+_IBAN = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}")
 _UNIT = re.compile(r"[\w.%/-]{1,20}")
+_CURRENCY = re.compile(r"(?:[^\W\d_]|%)[\w.%/-]{0,19}")
+"""The unit of an amount. It does not begin with a digit or a point: those would look like part of the number."""
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,39})(?:\.[0-9]{1,40})?")
+"""A text that every program reads as the same number: no exponent, no blanks, ASCII digits, no zero before them."""
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]{5,15}(?:Z|[+-][0-9:]{5,8})?")
+"""A time as people write it: not by weeks, not without separators, and with a point before the fraction."""
 _BOOL = re.compile(r"[^,]{1,20},[^,]{1,20}")
 _SECONDS_OF = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
@@ -31,10 +38,10 @@ _SECONDS_OF = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 class Style:
     """How a language writes numbers, dates and yes or no. The default is English.
 
-    ``date`` and ``datetime`` have places for ``day``, ``month`` (its name), ``number`` (of the month), ``year`` and
-    ``time``; ``day_units`` are the words for days, hours, minutes and seconds; ``bytes`` those for one and for
-    several. A list in a sentence is joined by ``comma``; after its first seven values ``more`` says how many it has
-    besides (``rest``) or in all. ``tag`` names the language.
+    ``date`` and ``datetime`` have placeholders for ``day``, ``month`` (its name), ``number`` (of the month), ``year``
+    and ``time``. ``day_units`` are the words for days, hours, minutes and seconds, ``bytes`` the singular and the
+    plural of byte. A list in a sentence is joined by ``comma``. Only its first seven values are written; then
+    ``more`` says how many are left out (``rest``) or how many there are (``all``). ``tag`` names the language.
     """
 
     tag: str = "en"
@@ -79,7 +86,7 @@ CHINESE = Style(
 
 
 def style_for(tag: str) -> Style:
-    """How a language writes values: as English does, where nothing else is known of it."""
+    """How a language writes values; the English style for a language that has no style here."""
     chinese = tag.lower().split("-")[0] == "zh"
     return replace(CHINESE if chinese else ENGLISH, tag=tag)
 
@@ -87,8 +94,8 @@ def style_for(tag: str) -> Style:
 def formatted(value: Any, form: str, style: Style = ENGLISH) -> str | None:
     """A value in a format such as ``money:EUR``.
 
-    None where the value does not fit the format, or where the text could not be read back to the same value: such a
-    value is shown plain. Formats that are a matter of layout (``list``, ``code``, ``table``, …) give None too.
+    None if the value does not fit the format, or if the text could not be read back to the same value: such a value
+    is shown plain. Formats that only change the layout (``list``, ``code``, ``table``, …) give None too.
     """
     kind, _, unit = form.partition(":")
     known = _FORMATS.get(kind)
@@ -103,7 +110,7 @@ def formatted(value: Any, form: str, style: Style = ENGLISH) -> str | None:
 
 
 def is_known(form: str) -> bool:
-    """Whether a format exists and takes the unit that it is given."""
+    """Whether a format exists and accepts its unit: in ``money:EUR``, the unit is ``EUR``."""
     kind, _, unit = form.partition(":")
     if kind in _FORMATS:
         takes = _FORMATS[kind].unit
@@ -124,6 +131,8 @@ def _decimal(value: Any) -> Decimal:
     """A number, or a text with a number; raises for anything else, and for numbers with too many digits to read."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise ValueError
     number = Decimal(repr(value) if isinstance(value, float) else str(value))
     if (
         not number.is_finite()
@@ -288,7 +297,8 @@ def _datetime_back(text: str, _unit: str, style: Style, value: Any) -> bool:
 
 
 def instant_of(value: Any, form: str) -> float | None:
-    """When a value of the format ``datetime`` is, in seconds since 1970; None without one, or without an offset."""
+    """The time of a value in the format ``datetime``, in seconds since 1970; None if it has no time or no UTC
+    offset."""
     if form != "datetime" or formatted(value, form) is None:
         return None
     at = _instant(value)
@@ -297,8 +307,8 @@ def instant_of(value: Any, form: str) -> float | None:
 
 def _instant(value: Any) -> datetime:
     if isinstance(value, str):
-        if "T" not in value and " " not in value:
-            raise ValueError  # a date alone has no time
+        if not _ISO.fullmatch(value):
+            raise ValueError
         if (cut := re.search(r"\.(\d+)", value)) and len(cut[1]) > 6:
             raise ValueError  # finer than can be written
         return datetime.fromisoformat(value)
@@ -384,8 +394,8 @@ class _Format:
 
 
 _FORMATS: Mapping[str, _Format] = {
-    "money": _Format(_money, _money_back, _UNIT),
-    "amount": _Format(_amount, _amount_back, _UNIT),
+    "money": _Format(_money, _money_back, _CURRENCY),
+    "amount": _Format(_amount, _amount_back, _CURRENCY),
     "number": _Format(_plain_number, _plain_back),
     "percent": _Format(_percent, _percent_back),
     "bytes": _Format(_bytes, _bytes_back),

@@ -29,11 +29,11 @@ def fresh_write_id() -> int:
 
 
 NONCE_DIGITS = 15
-"""How many hexadecimal digits a nonce has."""
+"""The number of hexadecimal digits of a nonce."""
 
 
 def fresh_nonce() -> int:
-    """An unpredictable number. Nobody can choose names so that a short id made with it equals another id."""
+    """An unpredictable number (a nonce). A short id that is made with it cannot be forced to equal another id."""
     return _unpredictable.getrandbits(4 * NONCE_DIGITS)
 
 
@@ -48,9 +48,8 @@ _latest_birth = 0
 def first_fence() -> int:
     """The first fence of a new thread, larger than any fence of an earlier, deleted thread with the same id.
 
-    The fence grows by one with each step. Its upper bits are the time in milliseconds and random bits; the lower bits
-    are for counting. It fits 63 bits until the year 2109. Within a process each first fence is larger than the one
-    before.
+    The upper bits are the time in milliseconds and random bits. The lower bits are 1, and each step adds 1. A fence
+    has at most 63 bits until the year 2109. Within a process, each first fence is larger than the one before.
     """
     global _latest_birth
     now = time.time_ns() // 1_000_000
@@ -59,13 +58,14 @@ def first_fence() -> int:
 
 
 def birth_of(fence: int) -> int:
-    """A number that tells a thread from an earlier, deleted thread with the same id; it grows by one about every
-    thousand steps."""
+    """The upper bits of a fence. They tell a thread from an earlier, deleted thread with the same id, and grow by one
+    about every thousand steps."""
     return fence >> _COUNTED_BITS
 
 
 def child_thread_id(parent_thread_id: str, tool_call_id: str) -> str:
-    """The thread id of the subagent that a call runs: the same in every process that continues the call."""
+    """The thread id of the subagent that a call runs, derived from the call, so that every process computes the
+    same."""
     return hashlib.sha256(f"{parent_thread_id}\0{tool_call_id}".encode()).hexdigest()[:32]
 
 
@@ -73,6 +73,10 @@ def case_id_of(thread_id: str, question_id: str, round: int) -> str:
     """The case id of a request: derived from its ids, so that every process gives it the same one."""
     named = f"{thread_id}\0{question_id}\0{round}".encode()
     return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
+
+
+BASE_URL_VARIABLE = "ASKFIRST_BASE_URL"
+"""The environment variable with the service's URL, as people reach it."""
 
 
 def page_address(base_url: str, case_id: str) -> str:

@@ -1,7 +1,7 @@
 """Checking edited arguments against a tool's JSON Schema.
 
-A schema is read as pydantic reads it: numbers may be written as text, dates have several forms, and a pattern is
-matched in linear time. What a schema cannot express, such as a validator in Python, the tool itself checks before it
+Values are checked as pydantic checks them: numbers may be written as text, dates have several forms, and a pattern is
+matched in linear time. The tool itself checks what a schema cannot express, such as a validator in Python, before it
 runs.
 """
 
@@ -18,7 +18,7 @@ from askfirst.errors import InvalidMessage
 from askfirst.messages import JsonObject
 
 Fault = tuple[tuple[str, ...], str]
-"""Where something is wrong, from the argument's name inwards, and what: ``must be at least 1``."""
+"""A path into the arguments, from the argument's name inwards, and what is wrong there: ``must be at least 1``."""
 
 MOST_BYTES = 2000
 """A larger schema is stored without its nested schemas, because every request stores the schema again."""
@@ -105,14 +105,14 @@ def _bare(schema: Any) -> Any:
 def schema_faults(
     schema: Mapping[str, Any], args: Mapping[str, Any], shown: Mapping[str, Any] | None = None
 ) -> list[Fault]:
-    """The faults of arguments, by place, in sentences that quote no value.
+    """The faults of arguments, each with its path, in sentences that quote no value.
 
-    A schema that cannot be read finds no fault: the tool still checks the arguments before it runs. An argument that
-    equals the one ``shown`` has no fault either: a mask, or an argument that is missing in both, stands for a value
-    that fits.
+    If the schema cannot be read, no fault is found: the tool still checks the arguments before it runs. An argument
+    that equals the one ``shown`` to the person has no fault either: a mask, or an argument that is missing in both,
+    stands for a value that fits.
     """
     try:
-        validator = SchemaValidator(_whole(schema))
+        validator = SchemaValidator(_with_definitions(schema))
     except (SchemaError, RecursionError, TypeError, ValueError, KeyError, AttributeError):
         return []
     try:
@@ -124,21 +124,21 @@ def schema_faults(
 
 
 def _is_as_shown(place: tuple[str, ...], args: Any, shown: Any) -> bool:
-    """Whether a place has the same value in both trees, or is missing in both. The empty place is the whole tree."""
+    """Whether both trees have the same value at a path, or none. The empty path stands for the whole tree."""
     if not place:
         return args == shown
     for step in place[:-1]:
-        args, shown = _inside(args, step), _inside(shown, step)
+        args, shown = _value_at(args, step), _value_at(shown, step)
     if _NOTHING in (args, shown):
         return False
-    args, shown = _inside(args, place[-1]), _inside(shown, place[-1])
+    args, shown = _value_at(args, place[-1]), _value_at(shown, place[-1])
     return type(args) is type(shown) and args == shown
 
 
 _NOTHING: Any = object()
 
 
-def _inside(tree: Any, step: str) -> Any:
+def _value_at(tree: Any, step: str) -> Any:
     if isinstance(tree, Mapping):
         return cast("Mapping[str, Any]", tree).get(step, _NOTHING)
     if isinstance(tree, list) and step.isdecimal() and int(step) < len(cast("list[Any]", tree)):
@@ -188,19 +188,19 @@ _FAMILIES = {
     "uuid_": "must be a UUID",
     "url_": "must be an address such as https://a.example",
 }
-"""Kinds of faults by how pydantic's names for them begin."""
+"""The sentence for each family of faults, by the prefix of pydantic's names for them."""
 
 
-def _whole(schema: Mapping[str, Any]) -> CoreSchema:
-    inner = _core(schema)
+def _with_definitions(schema: Mapping[str, Any]) -> CoreSchema:
+    inner = _core_schema(schema)
     named = cast("Mapping[str, Any]", schema.get("$defs") or {})
     if not named:
         return inner
-    definitions = [cast(CoreSchema, {**_core(each), "ref": name}) for name, each in named.items()]
+    definitions = [cast(CoreSchema, {**_core_schema(each), "ref": name}) for name, each in named.items()]
     return core_schema.definitions_schema(inner, definitions)
 
 
-def _core(schema: Any) -> CoreSchema:
+def _core_schema(schema: Any) -> CoreSchema:
     """The pydantic core schema that corresponds to a JSON Schema."""
     if not isinstance(schema, Mapping):
         return core_schema.any_schema()
@@ -213,7 +213,7 @@ def _core(schema: Any) -> CoreSchema:
     if choices:
         return _one_of(choices)
     if len(words.get("allOf") or ()) == 1:
-        return _core(words["allOf"][0])
+        return _core_schema(words["allOf"][0])
     kind = words.get("type")
     if isinstance(kind, list):
         return _one_of([{**words, "type": each} for each in cast("list[Any]", kind)])
@@ -223,7 +223,7 @@ def _core(schema: Any) -> CoreSchema:
 
 def _one_of(choices: Sequence[Any]) -> CoreSchema:
     null = {"type": "null"}
-    others: list[Any] = [_core(each) for each in choices if each != null]
+    others: list[Any] = [_core_schema(each) for each in choices if each != null]
     inner: CoreSchema = others[0]
     if len(others) > 1:
         # One fault for the union: one sentence for each choice would be too many.
@@ -262,7 +262,7 @@ def _unless_masked(value: Any, validate: Any) -> Any:
 
 
 MASK = "*" * 10
-"""What pydantic shows of a secret."""
+"""The text that pydantic writes in place of a secret."""
 
 
 def _text(words: Mapping[str, Any]) -> CoreSchema:
@@ -277,27 +277,27 @@ def _text(words: Mapping[str, Any]) -> CoreSchema:
 def _array(words: Mapping[str, Any]) -> CoreSchema:
     bounds = {"min_length": words.get("minItems"), "max_length": words.get("maxItems")}
     if "prefixItems" in words:
-        items = [_core(each) for each in words["prefixItems"]]
+        items = [_core_schema(each) for each in words["prefixItems"]]
         if words.get("maxItems") == len(items):
             return core_schema.tuple_schema(items)
-        rest = [*items, _core(words.get("items", True))]
+        rest = [*items, _core_schema(words.get("items", True))]
         return core_schema.tuple_schema(rest, variadic_item_index=len(items), **bounds)
-    return core_schema.list_schema(_core(words.get("items", True)), **bounds)
+    return core_schema.list_schema(_core_schema(words.get("items", True)), **bounds)
 
 
 def _object(words: Mapping[str, Any]) -> CoreSchema:
     more = words.get("additionalProperties", True)
     properties = cast("Mapping[str, Any]", words.get("properties") or {})
     if not properties and more is not False:
-        return core_schema.dict_schema(core_schema.str_schema(), _core(more))
+        return core_schema.dict_schema(core_schema.str_schema(), _core_schema(more))
     required = cast("Sequence[str]", words.get("required") or ())
     fields = {
-        name: core_schema.typed_dict_field(_core(each), required=name in required)
+        name: core_schema.typed_dict_field(_core_schema(each), required=name in required)
         for name, each in properties.items()
     }
     if more is False:
         return core_schema.typed_dict_schema(fields, extra_behavior="forbid")
-    return core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=_core(more))
+    return core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=_core_schema(more))
 
 
 _KINDS: Mapping[str, Any] = {

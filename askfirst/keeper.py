@@ -1,6 +1,6 @@
-"""MemoryKeeper: requests kept in this process, each of them settled once.
+"""MemoryKeeper: requests kept in this process's memory, each settled once.
 
-Stored requests are kept by a checkpointer instead; its transactions make the same checks (`store.requests`).
+Stored requests are kept by a checkpointer instead, whose transactions make the same checks (`store.requests`).
 """
 
 from __future__ import annotations
@@ -82,17 +82,16 @@ class MemoryKeeper(Generic[Key]):
     ) -> StoredRequest:
         """A request with its answer, not kept yet: for owners that write it elsewhere before they call `put`.
 
-        ``digest`` is the digest of what the person was shown; ``fit`` reads the answer, and is None for one that was
-        read before. Raises `HitlStaleAnswer` if
-        the request is settled, past its deadline or not the one that was shown, and `HitlInvalidAnswer` if the
-        answer does not fit.
+        ``digest`` is the digest of what the person was shown. ``fit`` reads the answer as its model; None means that
+        the answer is its model already. Raises `HitlStaleAnswer` if the request is settled, past its deadline or not
+        the one that was shown, and `HitlInvalidAnswer` if the answer does not fit.
         """
         known = self.pending(key, question_id)
         check_seen(known.request, digest, known.round)
         fitted = answer if fit is None else fit(known.request, answer)
         if by is not None or via is not None:
             check_names(question_id, by, via)
-        return self.ended(known, "answered", answer=fitted, answered_by=by, via=via)
+        return self.settled(known, "answered", answer=fitted, answered_by=by, via=via)
 
     def cancel(self, key: Key, question_id: str, reason: str) -> StoredRequest:
         """Cancel a request; raises as `cancelled` does."""
@@ -102,11 +101,11 @@ class MemoryKeeper(Generic[Key]):
         """A request as cancelled, not kept yet; raises `HitlStaleAnswer` if it cannot be settled."""
         known = self.pending(key, question_id)
         check_reason(reason)
-        return self.ended(known, "cancelled", reason=reason)
+        return self.settled(known, "cancelled", reason=reason)
 
     def expire(self, key: Key, known: StoredRequest) -> StoredRequest:
         """The request ``known``, settled as timed out if it is pending and its deadline has passed."""
-        return self.put(key, self.ended(known, "timed_out")) if self.is_overdue(known) else known
+        return self.put(key, self.settled(known, "timed_out")) if self.is_overdue(known) else known
 
     def is_overdue(self, known: StoredRequest) -> bool:
         """Whether a request is pending past its deadline."""
@@ -115,11 +114,11 @@ class MemoryKeeper(Generic[Key]):
             return False
         return request.created_at + request.timeout_seconds <= self._clock.now()
 
-    def ended(self, known: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
+    def settled(self, known: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
         """A pending request with its final status and the current time; not kept yet."""
         return replace(known, status=status, settled_at=self._clock.now(), **fields)
 
-    def put(self, key: Key, ended: StoredRequest) -> StoredRequest:
+    def put(self, key: Key, settled: StoredRequest) -> StoredRequest:
         """Keep a settled request; the caller has made the checks."""
-        self.kept[key] = ended
-        return ended
+        self.kept[key] = settled
+        return settled

@@ -1,4 +1,4 @@
-"""The limits on what others send: to the service, and in the forms of the protocol.
+"""The limits on what other programs and people send: to the service, and in the protocol's forms.
 
 Every limit is in this module. ``docs/operate/service.md`` lists them in one table.
 """

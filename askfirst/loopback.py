@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
-def only_here(url: str) -> bool:
-    """Whether a URL leads to a loopback address or ``0.0.0.0``: then no other device, such as a phone, opens it."""
+def is_local_url(url: str) -> bool:
+    """Whether only this machine can open a URL: its host is a loopback name or ``0.0.0.0``, which no phone
+    reaches."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

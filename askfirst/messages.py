@@ -29,15 +29,16 @@ from askfirst.digests import call_digest as call_digest
 from askfirst.digests import canonical_json as canonical_json
 from askfirst.errors import InvalidMessage
 
-# JSON and text of a transcript: whatever is accepted can be written, and read back.
+# JSON and text of a transcript: every accepted value can be written and read back.
 
 
 Text = Annotated[str, StringConstraints(min_length=0)]
-"""A string that is valid Unicode: any constraint makes pydantic refuse lone surrogates."""
+"""A string that is valid Unicode. The constraint allows any length; with it, pydantic refuses lone surrogates."""
 
 
 class _Encodable:
-    """Marks JSON that will be decoded again. Only values made in Python are checked; parsed JSON is valid already."""
+    """Checks that a value made in Python can be written as JSON and decoded again. Parsed JSON is not checked
+    again."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
@@ -58,26 +59,23 @@ def check_depth(encoded: bytes, within: int = 16) -> None:
 
 
 _SURELY_SHALLOW = 100
-"""JSON with at most so many brackets cannot be too deep; the parser's limit is twice that."""
+"""JSON with at most this many brackets cannot be too deep: the parser's limit is twice as many levels."""
 
 
 JsonObject = Annotated[dict[str, JsonValue], _Encodable()]
 
 
-# The bases of values: quick to make; those of a transcript are frozen, and keep unknown fields.
+# The base classes of values: `Made` is quick to construct, `Value` is the base of transcript values.
 
 
 class Made(BaseModel):
-    """The base of values that are also made here, from fields that are known to be valid."""
+    """The base of values that our own code constructs often, from fields that are known to be valid."""
 
     model_config = ConfigDict(defer_build=True)  # import stays quick; the first use of a type builds it
 
     @classmethod
     def of_valid(cls, **fields: Any) -> Self:
-        """A value from valid fields, without validation or copies.
-
-        It does what pydantic's ``model_construct`` does in a tenth of the time.
-        """
+        """A value from valid fields, without validation or copies: ten times as fast as ``model_construct``."""
         value = cls.__new__(cls)
         _set(value, "__dict__", _defaults(cls) | fields)
         _set(value, "__pydantic_fields_set__", set(fields))
@@ -102,15 +100,15 @@ _JSON_FIELDS = ("args", "details", "provider")
 def plain_init(init: _Init) -> _Init:
     """Mark an ``__init__`` that adds only a signature and an error type to pydantic's own.
 
-    Without the mark, pydantic would call it for every value that it decodes, which is slow and not needed.
-    (If pydantic ever drops the mark, decoding gets slower and nothing else changes.)
+    Without the mark, pydantic would call the ``__init__`` for every value that it decodes, which is slow and not
+    needed. If a later pydantic ignores the mark, decoding only gets slower.
     """
     cast(Any, init).__pydantic_base_init__ = True
     return init
 
 
 class Value(Made):
-    """The base of all transcript values: frozen, and keeping fields it does not know."""
+    """The base of all transcript values: frozen; unknown fields are kept."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -300,7 +298,8 @@ def text_of(content: Sequence[Value]) -> str:
 
 
 class Usage(Value):
-    """What a model call cost, in tokens. ``input_tokens`` includes those read from or written to a cache."""
+    """What a model call cost, in tokens. ``input_tokens`` includes tokens that were read from or written to a
+    cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0

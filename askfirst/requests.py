@@ -21,9 +21,9 @@ from askfirst.answers import (
     EscalateAnswer,
     Frozen,
     Question,
-    anonymous,
     schema_check,
     unwritable,
+    without_attribution,
 )
 from askfirst.answers import Decision as Decision
 from askfirst.answers import Option as Option
@@ -63,15 +63,14 @@ class Why(NamedTuple):
 
 
 class _Payload(Frozen):
-    """The base of the request kinds. Its properties are what other modules need to know of a kind, so that no other
-    module has to branch on the kind.
+    """The base of the request kinds. It has all that other modules need to know of a kind: none branches on it.
 
     A new kind derives from this class, or from `_AboutCall` if it is about a call. It has a ``kind`` of its own and
     a place in `HitlPayload`.
     """
 
     written_by: ClassVar[Literal["agent", "side"]] = "side"
-    """Who wrote the request's words: the model (``"agent"``), or the program around it (``"side"``)."""
+    """Who wrote the request's words: the model (``"agent"``), or our side's program (``"side"``)."""
 
     @property
     @abstractmethod
@@ -86,18 +85,18 @@ class _Payload(Frozen):
     @property
     @abstractmethod
     def agreement(self) -> Any:
-        """The answer that agrees, as plain JSON. `NoopChannel` gives it in tests."""
+        """An answer that agrees, as plain JSON: the answer of `NoopChannel` in tests."""
 
     @abstractmethod
     def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
         """The answer as its model, and its faults; see `fit_answer`. May raise `ValidationError`."""
 
-    def kept_answer(self, text: str) -> Any:
-        """An answer decoded from the JSON text in a store. It is not checked again: it was, before it was stored."""
+    def decode_answer(self, text: str) -> Any:
+        """An answer from its stored JSON. It was checked before it was stored, so it is not checked again."""
         return from_json(text)
 
     def is_same(self, known: HitlPayload) -> bool:
-        """Whether an answer to the request ``known`` also answers this one; see `same_question`."""
+        """Whether an answer to the earlier request ``known`` also answers this one; see `same_question`."""
         return known == self
 
     @property
@@ -107,8 +106,8 @@ class _Payload(Frozen):
         return _words_digest(self) if call is None else call_digest(call.tool_name, call.args)
 
     @property
-    def drawn_digest(self) -> str | None:
-        """The digest of what is shown, computed from the shown values, not taken from the request's ``digest``."""
+    def recomputed_digest(self) -> str | None:
+        """The digest of what is shown, computed anew: the request's ``digest`` is not trusted."""
         return self.shown_digest
 
     @property
@@ -123,7 +122,7 @@ class _Payload(Frozen):
 
     @property
     def choices_given(self) -> Sequence[str] | None:
-        """The actions to choose from, if the request names them; None for those of the case's type."""
+        """The actions to choose from, if the request lists them; None if the case type determines them."""
         return None
 
     # About a call.
@@ -175,7 +174,7 @@ class _Payload(Frozen):
 
 
 class ConfirmRequest(_Payload):
-    """Yes or no?"""
+    """Asks yes or no."""
 
     kind: Literal["confirm"] = "confirm"
     prompt: str
@@ -208,7 +207,7 @@ class _AboutCall(_Payload):
 
     answer_model: ClassVar[type[CallAnswer]]
 
-    def kept_answer(self, text: str) -> Any:
+    def decode_answer(self, text: str) -> Any:
         return self.answer_model.model_validate_json(text)
 
     @property
@@ -224,7 +223,7 @@ class _AboutCall(_Payload):
 
 
 class ApproveRequest(_AboutCall):
-    """May this tool run with these arguments? ``digest`` binds the answer to exactly this call.
+    """Asks whether a tool may run with these arguments. ``digest`` binds the answer to exactly this call.
 
     With ``args_schema``, edited arguments are checked wherever the answer is given.
     """
@@ -254,7 +253,7 @@ class ApproveRequest(_AboutCall):
         return {"decision": "approve"}
 
     def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
-        fitted = ApproveAnswer.model_validate(anonymous(answer))
+        fitted = ApproveAnswer.model_validate(without_attribution(answer))
         edited, faults = fitted.edited_args, list[str]()
         if fitted.decision != "edit":
             faults += [] if edited is None else [f"edited_args go with an edit, not with {fitted.decision}"]
@@ -267,14 +266,14 @@ class ApproveRequest(_AboutCall):
         return fitted, faults
 
     def is_same(self, known: HitlPayload) -> bool:
-        return _is_call(known, self.digest) and known.seal in (None, self.seal)
+        return _shows_call(known, self.digest) and known.seal in (None, self.seal)
 
     @property
     def shown_digest(self) -> str | None:
         return self.digest
 
     @property
-    def drawn_digest(self) -> str | None:
+    def recomputed_digest(self) -> str | None:
         return None if self.digest is None else call_digest(self.tool_name, self.args)
 
     @property
@@ -307,7 +306,7 @@ class ApproveRequest(_AboutCall):
 
 
 class AskRequest(_Payload):
-    """Some questions to answer."""
+    """Asks one or more questions."""
 
     written_by: ClassVar[Literal["agent", "side"]] = "agent"
 
@@ -355,7 +354,8 @@ class AskRequest(_Payload):
 
 
 class EscalateRequest(_AboutCall):
-    """Something went wrong, or may have: what now? ``args_schema`` is for the arguments of a retry."""
+    """Asks what to do about something that went wrong, or may have. ``args_schema`` is for the arguments of a
+    retry."""
 
     answer_model: ClassVar[type[CallAnswer]] = EscalateAnswer
 
@@ -380,7 +380,7 @@ class EscalateRequest(_AboutCall):
         return "skip" if "skip" in self.choices else self.choices[-1]
 
     def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
-        said = {"action": answer} if isinstance(answer, str) else anonymous(answer)
+        said = {"action": answer} if isinstance(answer, str) else without_attribution(answer)
         fitted = EscalateAnswer.model_validate(said)
         action, edited, faults = fitted.action, fitted.modified_params, list[str]()
         if action not in self.choices:
@@ -461,8 +461,7 @@ class HitlRequest(Frozen):
 
     @property
     def agents(self) -> list[str]:
-        """The agents from the root to the one that asks: those in the details of a call at a gate, else
-        ``agent_path``. Empty where they are unknown."""
+        """The agents from the root to the one that asks, as far as the request names them."""
         told: Any = (self.payload.details or {}).get("agent_path")
         if isinstance(told, list):
             return [it for it in cast("list[Any]", told) if isinstance(it, str)]
@@ -484,18 +483,19 @@ def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
 
 
 def approves(known: HitlRequest, digest: str | None, seal: str | None) -> bool:
-    """Whether an answer to a request counts for the call with this digest and this seal."""
-    return _is_call(known.payload, digest) and known.payload.seal in (None, seal)
+    """Whether an answer to a request counts for the call with this digest and this seal of its hidden arguments."""
+    return _shows_call(known.payload, digest) and known.payload.seal in (None, seal)
 
 
 def asks_about(known: HitlRequest, digest: str | None) -> bool:
     """Whether a request is about the call with this digest."""
-    return _is_call(known.payload, digest)
+    return _shows_call(known.payload, digest)
 
 
-def _is_call(shown: HitlPayload, digest: str | None) -> bool:
-    # The stored digest counts only if it is the digest of what the person saw.
-    return digest is not None and shown.approval_digest == digest == shown.drawn_digest
+def _shows_call(shown: HitlPayload, digest: str | None) -> bool:
+    """Whether a request shows the call with this digest. The request's own digest counts only if it is the digest of
+    the values that the person saw."""
+    return digest is not None and shown.approval_digest == digest == shown.recomputed_digest
 
 
 def seal_in(request: HitlRequest) -> str | None:
@@ -520,7 +520,7 @@ def shown_digest(payload: HitlPayload) -> str | None:
 
 
 def _words_digest(payload: _Payload) -> str:
-    """SHA-256 (hex) over the canonical JSON of a question, as a store gives it back."""
+    """SHA-256 (hex) over the canonical JSON of a question, in the form in which a store returns it."""
     asked = HitlRequest(question_id="", payload=cast(HitlPayload, payload), created_at=0)
     told: Any = from_json(asked.model_dump_json(exclude_none=True))["payload"]
     for name in ("args_schema", "display"):  # the tool's current schema and words are not part of it
@@ -533,7 +533,7 @@ RequestStatus = Literal["pending", "answered", "cancelled", "timed_out", "aborte
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """A request as the store knows it. ``answer`` is there if, and only if, the status is ``"answered"``."""
+    """A request with its status. ``answer`` is set if, and only if, the status is ``"answered"``."""
 
     request: HitlRequest
     thread_id: str
@@ -567,8 +567,8 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
     """The answer as its model, whether it was given as a model or as plain JSON.
 
     Raises `HitlInvalidAnswer`, which names each fault and quotes no value, if it does not fit the request.
-    ``check_args`` checks edited arguments, or those of a retry, if the tool is known; else the request's own schema
-    is used, if it has one.
+    ``check_args`` checks edited arguments, and the arguments of a retry. Without it, the request's own schema is
+    used, if it has one.
     """
     fitted: Any = None
     try:
@@ -584,7 +584,7 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
 
 
 def check_seen(request: HitlRequest, digest: str | None, round: int = 1) -> None:
-    """Raise `HitlStaleAnswer` if an answer is for another version of a request than this ``round`` of it.
+    """Raise `HitlStaleAnswer` if an answer is for another round of a request than this ``round``.
 
     ``digest`` is the digest of what the person saw. An answer without one counts for the first round only.
     """

@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from askfirst.errors import MissingExtra
 from askfirst.loopback import LOOPBACK_HOSTS
 
+SMTP_VARIABLE = "ASKFIRST_SMTP_URL"
+"""The environment variable with the URL of the mail server."""
 SMTP_SECONDS = 15.0
 """The time-out for each reply of the server; sending a whole mail may take twice as long."""
 _PORTS = {"smtp": 587, "smtps": 465}
@@ -25,7 +27,7 @@ _LACKS = {
     "STARTTLS extension": "it offers no encryption (STARTTLS) on this port: name the port where it does, usually "
     "587, or smtps:// for 465, or allow mail in clear with in_clear",
 }
-"""What a server may lack, by the library's words for it, and what to do about it."""
+"""For each capability that a server may lack, named as in the library's error: what to do about it."""
 
 
 class NotSent(Exception):
@@ -34,10 +36,12 @@ class NotSent(Exception):
     def __init__(self, kind: str, code: int | None, *, permanent: bool) -> None:
         super().__init__(kind if code is None else f"{kind}, {code}")
         self.kind = kind
-        """The library's name for the error; where the server lacks something, what that is and what to do."""
+        """The library's name for the error; or, if the server lacks a capability, which one and what to do about
+        it."""
         self.code = code
         """The server's reply code, if it gave one."""
         self.permanent = permanent
+        """Whether a retry would fail again, because something has to be corrected first."""
 
 
 class SmtpServer:
@@ -110,13 +114,13 @@ class SmtpServer:
                     timeout=SMTP_SECONDS,
                 )
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            problem = _problem(error)
+            problem = _not_sent(error)
         else:
             return len(refused)
         raise problem
 
 
-def _problem(error: Exception) -> NotSent:
+def _not_sent(error: Exception) -> NotSent:
     import aiosmtplib
 
     kind = type(error).__name__
@@ -128,17 +132,17 @@ def _problem(error: Exception) -> NotSent:
     lack = next((said for words, said in _LACKS.items() if words in str(error)), None)
     if type(error) is aiosmtplib.SMTPException and lack is not None:
         return NotSent(lack, None, permanent=True)
-    passing = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
-    return NotSent(kind, None, permanent=not passing)
+    is_transient = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+    return NotSent(kind, None, permanent=not is_transient)
 
 
-# Composing a mail as bytes, so that every mail program shows exactly the given text.
+# Composing a mail as bytes: every mail program shows exactly the given text.
 
 
 _ADDRESS = re.compile(r'[^@\s()<>\[\]:;,"\\]{1,64}@[^@\s()<>\[\]:;,"\\]{1,255}')
 _ENCODED_WORD = "=?"
 _WORD_BYTES = 39
-"""The bytes of text in each encoded word, so that a line with ``Subject: `` keeps to the 76 characters allowed."""
+"""The bytes of text in each encoded word: a line that begins with ``Subject: `` then has at most 76 characters."""
 _LINE = 76
 _LONGEST_LINE = 998
 _BODY = SMTP.clone(cte_type="7bit")
@@ -184,13 +188,13 @@ def compose(
     if not to or not all(is_mailable(each) for each in (sender, *to)):
         raise NotComposed("an address cannot stand in a mail's header")
     lines = [
-        _plain("From", sender),
-        _plain("To", ",\r\n ".join(to)),
-        f"Subject: {_encoded(subject)}",
-        _plain("Date", formatdate()),
-        _plain("Message-ID", message_id),
-        _plain("Auto-Submitted", "auto-generated"),
-        *(_plain(name, value) for name, value in (headers or {}).items()),
+        _header("From", sender),
+        _header("To", ",\r\n ".join(to)),
+        f"Subject: {_encoded_subject(subject)}",
+        _header("Date", formatdate()),
+        _header("Message-ID", message_id),
+        _header("Auto-Submitted", "auto-generated"),
+        *(_header(name, value) for name, value in (headers or {}).items()),
     ]
     try:
         body = EmailMessage(policy=_BODY)
@@ -203,8 +207,8 @@ def compose(
     return Mail(sender, tuple(to), content)
 
 
-def _plain(name: str, value: str) -> str:
-    """A header with trusted text; only a list of addresses may have several lines."""
+def _header(name: str, value: str) -> str:
+    """A header line with trusted text. Only a list of addresses may be folded into several lines."""
     line = f"{name}: {value}"
     each = line.split(",\r\n ")
     if _ENCODED_WORD in line or not all(part.isprintable() and len(part) < _LONGEST_LINE for part in each):
@@ -212,7 +216,7 @@ def _plain(name: str, value: str) -> str:
     return line
 
 
-def _encoded(text: str) -> str:
+def _encoded_subject(text: str) -> str:
     """The subject encoded, so that mail programs decode it to exactly this text."""
     if text.isascii() and not text.isprintable():
         raise NotComposed("a subject is one line of characters that can be seen")
@@ -227,13 +231,13 @@ def _encoded(text: str) -> str:
         except UnicodeEncodeError:
             raise NotComposed("the subject is not valid Unicode") from None
         if len(held) + len(each) > _WORD_BYTES:
-            words.append(_word(held))
+            words.append(_encoded_word(held))
             held = b""
         held += each
-    return "\r\n ".join([*words, _word(held)])
+    return "\r\n ".join([*words, _encoded_word(held)])
 
 
-def _word(part: bytes) -> str:
+def _encoded_word(part: bytes) -> str:
     return f"=?utf-8?b?{b64encode(part).decode()}?="
 
 

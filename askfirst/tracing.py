@@ -1,6 +1,6 @@
-"""OpenTelemetry spans and metrics. Without the ``tracing`` extra there are none; without a tracer provider, no spans.
+"""OpenTelemetry spans and metrics. They need the ``tracing`` extra; spans also need a tracer provider.
 
-Spans, each within the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat MODEL`` (a model call) and
+Spans, each nested in the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat MODEL`` (a model call) and
 ``execute_tool NAME`` (a tool's body), with the attribute names of OpenTelemetry's GenAI conventions; and
 ``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). A run that pauses or
 goes on with a person's decision has a span event ``approval``. A span whose work failed has the status error and an
@@ -100,7 +100,8 @@ def _load() -> Any:
 def is_set_up() -> bool:
     """Whether a tracer provider is set; looked up at the start of a run, and valid for the whole run.
 
-    A program that has set one has imported OpenTelemetry, so that it is not imported here to find that there is none.
+    A program that has set a provider has imported OpenTelemetry. So OpenTelemetry is not imported here only to find
+    out that no provider is set.
     """
     global on
     otel = _load() if _otel is None and "opentelemetry.trace" in sys.modules else _otel
@@ -151,7 +152,7 @@ def _operation(operation: str, name: str, attributes: Mapping[str, Any]) -> Span
     return span(f"{operation} {name}", {"gen_ai.operation.name": operation, **attributes})
 
 
-def note(name: str, attributes: Mapping[str, Any]) -> None:
+def add_event(name: str, attributes: Mapping[str, Any]) -> None:
     """Add a span event to the current span."""
     if on:
         known = {key: value for key, value in attributes.items() if value is not None}

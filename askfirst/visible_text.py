@@ -1,4 +1,4 @@
-"""Untrusted text, made safe to look at: characters that hide, act or imitate others are written as their names."""
+"""Untrusted text made safe to show: characters that are hidden, act or imitate others are written as their names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Unspaced E01-E3A E40-E4E E81-ECE EDC-F00 F18-F19 F35 F37 F39 F3E-F84 F86-FBC FC6
 """
 """Letters and marks by script, from ``Scripts.txt`` of Unicode 17.0 (ICU 78.2, ``\\p{Script=...}``).
 
-Ranges go on over code points that are not assigned. ``Common`` and ``Inherited`` go with every script.
+Ranges include code points that are not assigned. ``Common`` and ``Inherited`` may stand next to every script.
 ``Unspaced`` are scripts in which words of other scripts stand without blanks: Han, Hiragana, Katakana, Bopomofo,
 Hangul, Yi, Thai, Lao, Khmer, Myanmar, Tibetan and those of the Tai languages. Scripts that are not here are
 ``Other``.
@@ -88,7 +88,7 @@ def _ranges() -> dict[str, list[tuple[int, int]]]:
 
 
 @cache
-def _in_order() -> tuple[list[int], list[tuple[int, str]]]:
+def _sorted_ranges() -> tuple[list[int], list[tuple[int, str]]]:
     rows = sorted((first, last, name) for name, ranges in _ranges().items() for first, last in ranges)
     return [first for first, _, _ in rows], [(last, name) for _, last, name in rows]
 
@@ -97,7 +97,7 @@ def _in_order() -> tuple[list[int], list[tuple[int, str]]]:
 def script_of(char: str) -> str | None:
     """The script of a letter or mark; None for other characters, and for those that several scripts share."""
     point = ord(char)
-    starts, rows = _in_order()
+    starts, rows = _sorted_ranges()
     place = bisect_right(starts, point) - 1
     if place >= 0 and point <= rows[place][0]:
         name = rows[place][1]
@@ -198,7 +198,7 @@ def numbered(text: str) -> str:
 
 
 def pieces(text: str) -> list[Piece]:
-    """A text in parts: plain ones, and those that would mislead a reader, each with a note."""
+    """A text in pieces: plain text, and text that would mislead a reader, with a note that names it."""
     if text.isascii() and text.isprintable():
         return [Piece(text)] if text else []
     found = set(text)
@@ -207,10 +207,11 @@ def pieces(text: str) -> list[Piece]:
     scripts = frozenset(filter(None, map(script_of, found)))
     if len(scripts) > 1:
         spans = sorted([*spans, *_foreign(text, scripts)])
-    return _apart(text, spans)
+    return _split_at(text, spans)
 
 
-def _apart(text: str, spans: list[tuple[int, int, str]]) -> list[Piece]:
+def _split_at(text: str, spans: list[tuple[int, int, str]]) -> list[Piece]:
+    """A text in pieces: ``spans`` are the beginnings, ends and notes of those that have a note."""
     parts: list[Piece] = []
     end = 0
     for start, stop, note in spans:
@@ -232,14 +233,14 @@ def escaped(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _is_odd(char: str) -> bool:
-    """Whether a character may mislead: anywhere, or only behind some other characters."""
+    """Whether a character may mislead, anywhere or only after certain other characters."""
     return hides(char) or unicodedata.category(char) in ("Mn", "Me")
 
 
 @lru_cache(maxsize=4096)
 def hides(char: str) -> bool:
-    """Whether a character acts or hides wherever it is. The emoji variation selector is visible behind a symbol
-    only."""
+    """Whether a character is invisible or acts on the text around it. The emoji variation selector counts, although
+    it has a visible effect after a symbol."""
     return char in _BLANK or not (char.isprintable() or unicodedata.category(char) == "Zs")
 
 
@@ -251,7 +252,7 @@ def _strikes(char: str) -> bool:
 
 
 def _hidden(text: str, odd: set[str]) -> Iterator[tuple[int, int, str]]:
-    """The characters that hide, act or strike through, and the combining marks beyond the limit."""
+    """The spans of characters that hide, act or strike through, and of combining marks beyond the limit."""
     marks, start, stop = 0, 0, 0  # start and stop are the last run of equal characters found
     for place, char in enumerate(text):
         if char not in odd:
@@ -284,9 +285,9 @@ def _is_maths(text: str, place: int) -> bool:
 
 
 def _foreign(text: str, scripts: frozenset[str]) -> Iterator[tuple[int, int, str]]:
-    """Letters of another script than the rest of their word (UTS #39, highly restrictive).
+    """The spans of letters of another script than the rest of their word (UTS #39, highly restrictive).
 
-    Also whole words of letters that look Latin but are not, if a dot, a slash or the like joins them to Latin words.
+    Also of whole words whose letters look Latin but are not, if a dot, a slash or the like joins them to Latin words.
     """
     mixed = _transitions(scripts)
     if mixed.search(text):
@@ -294,7 +295,7 @@ def _foreign(text: str, scripts: frozenset[str]) -> Iterator[tuple[int, int, str
             if mixed.search(word[0]) and not _quantities().fullmatch(word[0]):
                 yield from _outsiders(word[0], word.start())
     if "Latin" in scripts and not scripts.isdisjoint(_LOOKS_LATIN):
-        for match in _in_disguise().finditer(text):
+        for match in _latin_lookalikes().finditer(text):
             yield from _runs(text, match.start(), match.end(), script_of(match[0][0]) or OTHER)
 
 
@@ -325,7 +326,7 @@ def _runs(text: str, start: int, stop: int, script: str, at: int = 0) -> Iterato
             yield at + first, at + last, f"{name} {part}"
             continue
         place = at + first
-        for each in _apart(part, [*_hidden(part, set(filter(_is_odd, part)))]):
+        for each in _split_at(part, [*_hidden(part, set(filter(_is_odd, part)))]):
             if each.note is None:  # `_hidden` gives the others notes of their own
                 yield place, place + len(each.text), f"{name} {each.text}"
             place += len(each.text)
@@ -333,7 +334,7 @@ def _runs(text: str, start: int, stop: int, script: str, at: int = 0) -> Iterato
 
 @lru_cache(maxsize=256)
 def _transitions(scripts: frozenset[str]) -> re.Pattern[str]:
-    """Where a letter of one of these scripts is followed, in the same word, by one of another."""
+    """A pattern for a letter of one of these scripts that is followed, in the same word, by a letter of another."""
     between = rf"[\d²³¹{letters(*NEUTRAL)}]*+"
     known = sorted(scripts - {OTHER})
     other = rf"[^\W\d_{all_letters()}]"
@@ -349,7 +350,7 @@ def _transitions(scripts: frozenset[str]) -> re.Pattern[str]:
 
 @cache
 def _words() -> re.Pattern[str]:
-    """Letters, marks and digits in a row, except in scripts that are written without blanks."""
+    """A pattern for words: letters, marks and digits in a row, except in scripts that are written without blanks."""
     return re.compile(rf"(?:[{spaced_letters()}\d²³¹]|[^\W_{all_letters()}])+")
 
 
@@ -359,7 +360,8 @@ def _quantities() -> re.Pattern[str]:
 
 
 @cache
-def _in_disguise() -> re.Pattern[str]:
+def _latin_lookalikes() -> re.Pattern[str]:
+    """A pattern for words whose letters all look Latin and are not, next to a Latin letter and a joining sign."""
     alike = f"[{''.join(_LOOKS_LATIN.values())}]{{2,}}"
     join = r"[.@/:_-]"
     return re.compile(rf"(?<!\w){alike}(?={join}[A-Za-z])|(?<=[A-Za-z]{join}){alike}(?!\w)")

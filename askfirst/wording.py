@@ -1,4 +1,4 @@
-"""Wording: what an author says to people, in one language or in several, and what each reader gets of it."""
+"""Wording: an author's texts for people, in one language or in several, and the choice of one for a reader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 Wording = str | Mapping[str, str]
-"""A text; or one for each language, by its tag: ``{"en": "Amount", "zh-Hans": "金额"}``. The first is the default."""
+"""A text, or a text for each language by its tag: ``{"en": "Amount", "zh-Hans": "金额"}``. The first language is the
+default."""
 TAG = "[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}"
 """A language's tag, as a regular expression."""
 MOST_LANGUAGES = 20
@@ -15,7 +16,7 @@ _TRADITIONAL = ("hant", "tw", "hk", "mo")
 
 
 def wording_faults(name: str, given: Any) -> list[str]:
-    """What is wrong with a text, or with one for each language, in sentences."""
+    """The faults of a `Wording`, each as a sentence."""
     if isinstance(given, str):
         return []
     if not isinstance(given, Mapping) or not given:
@@ -39,20 +40,21 @@ def wording_faults(name: str, given: Any) -> list[str]:
 
 
 def texts_of(given: Wording | None) -> list[str]:
-    """A text in each of its languages."""
+    """The texts of a wording, one for each language."""
     return [] if given is None else [given] if isinstance(given, str) else list(given.values())
 
 
 def wording_in(given: Wording, tag: str | None = None) -> str:
-    """A text in a language; in the first of its languages, if it is not given in that one."""
+    """The text of a wording in the language ``tag``, or in its first language if it lacks that one."""
     if isinstance(given, str):
         return given
-    key = None if tag is None else matching(tag, given)
+    key = None if tag is None else matching_tag(tag, given)
     return next(iter(given.values())) if key is None else given[key]
 
 
-def matching(tag: str, known: Iterable[str]) -> str | None:
-    """The one of some languages that serves a reader of ``tag``: the same, else one that only differs in its region.
+def matching_tag(tag: str, known: Iterable[str]) -> str | None:
+    """The language, among those ``known``, for a reader of ``tag``: the same one, else one that differs only in its
+    region.
 
     Simplified and Traditional Chinese do not serve each other's readers.
     """
@@ -63,13 +65,13 @@ def matching(tag: str, known: Iterable[str]) -> str | None:
 
 
 def _written_in(tag: str) -> tuple[str, bool]:
-    """The language of a tag, and whether it is written in traditional characters."""
+    """The language of a tag, and whether the tag means traditional Chinese characters."""
     primary, *more = tag.lower().split("-")
     return primary, any(it in _TRADITIONAL for it in more)
 
 
 def languages_of(*given: Wording | None) -> list[str]:
-    """Every language that one of some texts is given in."""
+    """All languages in which at least one of the wordings is given."""
     tags = [tag for it in given if it is not None and not isinstance(it, str) for tag in it]
     return list(dict.fromkeys(tags))
 
@@ -78,11 +80,11 @@ def languages_of(*given: Wording | None) -> list[str]:
 
 
 IN_LANGUAGES = "in"
-"""The key of stored words under which they are again, by language, as far as they differ there."""
+"""The key in stored words for other languages: by tag, the words that differ from those of the default language."""
 
 
 def in_languages(words: dict[str, Any], others: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Words to be stored: those of the default language, and by language what differs from them."""
+    """Words to be stored: those of the default language, and by language the words that differ from them."""
     differing = {
         tag: {name: said.get(name) for name in {**words, **said} if said.get(name) != words.get(name)}
         for tag, said in others.items()
@@ -92,11 +94,11 @@ def in_languages(words: dict[str, Any], others: Mapping[str, dict[str, Any]]) ->
 
 
 def words_in(words: Mapping[str, Any], tag: str | None) -> dict[str, Any]:
-    """Stored words as a reader of a language gets them; in their default language, if they have none for it."""
+    """Stored words in the language of a reader; in their default language if they lack that one."""
     plain: dict[str, Any] = {name: said for name, said in words.items() if name != IN_LANGUAGES}
     given: Any = words.get(IN_LANGUAGES)
     known = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    key = None if tag is None else matching(tag, known)
+    key = None if tag is None else matching_tag(tag, known)
     said: Any = None if key is None else known[key]
     if isinstance(said, dict):
         plain |= cast("dict[str, Any]", said)

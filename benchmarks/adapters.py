@@ -1,9 +1,9 @@
-"""What the gate adds to a tool call of a framework: the same run of an agent without and with the gate, in turns.
+"""The time that the gate adds to a framework's tool call: the same run of an agent, without and with the gate.
 
 ``python -m benchmarks.adapters NAME`` runs in the environment of that framework; `scripts/bench adapters` runs all.
-The model is scripted, so the run is the framework's own work: two turns of the model, one call of a tool. With the
-gate, the policy allows the call, so no person is asked. CPU time does not depend on how busy the machine is; wall
-time includes waiting for the disk and for threads.
+The two kinds of runs alternate. The model is scripted: two turns, one tool call. So the time is the framework's own.
+With the gate, the policy allows the call, so no person is asked. CPU time does not depend on how busy the machine is;
+wall time includes waiting for the disk and for threads.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ async def transactions(work: Callable[[], Any]) -> list[Sent]:
     with (
         mock.patch.object(
             audit_chain, "SECONDS", 3600.0
-        ),  # acts are linked behind the cycles, not in one of them
+        ),  # the audit chain is linked after the cycles, not during one
         mock.patch.object(sqlite_engine._Job, "run", recording_run),
         mock.patch.object(sqlite_engine, "_execute", recording_execute),
     ):
@@ -67,35 +67,35 @@ async def transactions(work: Callable[[], Any]) -> list[Sent]:
 
 
 class GroupCommit:
-    """A thread that commits all transactions that have come in since its last commit (group commit)."""
+    """A thread that writes all waiting transactions in one commit (group commit)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._waiting: deque[tuple[asyncio.Future[Any], Sent]] = deque()
         self._done: deque[list[tuple[asyncio.Future[Any], Any]]] = deque()
-        self._work, self._back = os.eventfd(0), os.eventfd(0, os.EFD_NONBLOCK)
-        self._called = False
+        self._work_signal, self._done_signal = os.eventfd(0), os.eventfd(0, os.EFD_NONBLOCK)
+        self._is_signalled = False
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._back, self._hand_back)
+        self._loop.add_reader(self._done_signal, self._resolve_futures)
         self._thread = Thread(target=self._run)
         self._thread.start()
 
     def commit(self, statements: Sent) -> asyncio.Future[Any]:
         future = self._loop.create_future()
         self._waiting.append((future, statements))
-        if not self._called:
-            self._called = True
-            os.eventfd_write(self._work, 1)
+        if not self._is_signalled:
+            self._is_signalled = True
+            os.eventfd_write(self._work_signal, 1)
         return future
 
     def close(self) -> None:
         self._waiting.append((self._loop.create_future(), []))
-        os.eventfd_write(self._work, 1)
+        os.eventfd_write(self._work_signal, 1)
         self._thread.join()
-        self._loop.remove_reader(self._back)
+        self._loop.remove_reader(self._done_signal)
 
-    def _hand_back(self) -> None:
-        os.eventfd_read(self._back)
+    def _resolve_futures(self) -> None:
+        os.eventfd_read(self._done_signal)
         while self._done:
             for future, rows in self._done.popleft():
                 future.set_result(rows)
@@ -104,8 +104,8 @@ class GroupCommit:
         connection = sqlite3.connect(self._path, isolation_level=None)
         connection.execute("PRAGMA synchronous=FULL")
         while True:
-            os.eventfd_read(self._work)
-            self._called = False
+            os.eventfd_read(self._work_signal)
+            self._is_signalled = False
             done: list[tuple[asyncio.Future[Any], Any]] = []
             connection.execute("BEGIN IMMEDIATE")
             while self._waiting:
@@ -123,13 +123,13 @@ class GroupCommit:
                 done.append((future, rows))
             connection.execute("COMMIT")
             self._done.append(done)
-            os.eventfd_write(self._back, 1)
+            os.eventfd_write(self._done_signal, 1)
 
 
 async def cycle(store: GroupCommit, sent: list[Sent], thread_id: str, model: Any, tool: Any) -> None:
     """Prompt and pause, settle the answer, and continue from the stored messages."""
     new = new_id()
-    prompt, pause, answer, load, start, result, end = [_renamed(each, thread_id, new) for each in sent]
+    prompt, pause, answer, load, start, result, end = [_for_thread(each, thread_id, new) for each in sent]
 
     messages: list[Message] = [UserMessage("go")]
     encode(messages[-1])
@@ -166,7 +166,7 @@ async def _ask(model: Any, messages: list[Message], tool: Any) -> Any:
     return final
 
 
-def _renamed(statements: Sent, old: str, new: str) -> Sent:
+def _for_thread(statements: Sent, old: str, new: str) -> Sent:
     """The statements for another thread; a row of the audit trail also gets a new id, its first column."""
     renamed: Sent = []
     for sql, values, reads in statements:

@@ -33,7 +33,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        for way in (by_events, by_polls):  # each in a process that has not used memory before
+        for way in (by_events, by_polls):  # each in a new process, because memory is measured
             with ProcessPoolExecutor(1, get_context("spawn")) as apart:
                 yield from apart.submit(measured, way, Path(folder)).result()
 
@@ -102,9 +102,9 @@ async def waiting(
             for number in range(WAITS)
         ]
         try:
-            while follows and descriptors() < open_before + WAITS:  # noqa: ASYNC110  (they are the client's)
+            while follows and descriptors() < open_before + WAITS:  # noqa: ASYNC110  (the client opens them)
                 await asyncio.sleep(0.1)
-            await asyncio.sleep(35 / SPEED)  # until each has polled, and the machine is at rest
+            await asyncio.sleep(35 / SPEED)  # until each wait has polled once and the machine is idle
             yield waits, (resident() - before) / WAITS
         finally:
             for wait in waits:

@@ -1,4 +1,4 @@
-"""Durable threads: what an approve cycle, a long thread and a stored byte cost."""
+"""Durable threads: the time of approve cycles, the time of steps on long threads, and the bytes of a stored turn."""
 
 from __future__ import annotations
 
@@ -93,14 +93,17 @@ _WHO = (_CYCLE, "its steps, without an agent", "by hand")
 
 
 async def cycles_on_a_slower_disk(folder: Path) -> list[Figure]:
-    """The same figures with one more millisecond per flush, as on most disks that do not lose acknowledged writes."""
+    """The same figures with one more millisecond per commit, as on most disks that do not lose acknowledged
+    writes."""
     (folder / "slow").mkdir()
-    with mock.patch.object(sqlite3, "connect", _Slow):
+    with mock.patch.object(sqlite3, "connect", _SlowConnection):
         figures = await sqlite_cycles(folder / "slow")
     return [replace(figure, name=f"{figure.name}, 1 ms a flush") for figure in figures]
 
 
-class _Slow(sqlite3.Connection):
+class _SlowConnection(sqlite3.Connection):
+    """A connection whose commits take one millisecond longer."""
+
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         cursor = super().execute(sql, parameters)
         if sql == "COMMIT":
@@ -112,7 +115,7 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
     async with SQLiteCheckpointer(folder / "cycles.db") as store:
         await cycle(store)  # a warm-up, for what happens only once
         sent, thread_id = await by_hand.recorded(lambda: cycle(store))
-        deeds = await steps.recorded(lambda: cycle(store))
+        store_calls = await steps.recorded(lambda: cycle(store))
         raw = raw_sqlite(folder / "raw.db", _six_payloads(sent))
         async with SQLiteCheckpointer(folder / "by_hand.db"):
             pass  # makes the tables
@@ -122,18 +125,21 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
             await cycle(store)
 
         async def store_alone() -> None:
-            await steps.cycle(store, deeds)
+            await steps.cycle(store, store_calls)
 
-        async def hand() -> None:
+        async def by_hand_cycle() -> None:
             await by_hand.cycle(bare, sent, thread_id, SPEC.resolved_model, charge)
 
         async def six_commits() -> None:
             raw()
 
-        # The fewest: on a busy machine the writing thread hands steps back one by one, and the loop makes more turns.
+        # The smallest count: on a busy machine the writing thread returns results one by one, and the loop makes more
+        # turns.
         calls = min([await python_calls(ours) for _ in range(9)])
-        *taken, theirs = await interleaved(ours, store_alone, hand, six_commits, rounds=15, per_round=10)
-        rates = await throughput(ours, store_alone, hand)
+        *taken, six_commits_time = await interleaved(
+            ours, store_alone, by_hand_cycle, six_commits, rounds=15, per_round=10
+        )
+        rates = await throughput(ours, store_alone, by_hand_cycle)
         bare.close()
     return [
         Figure("SQLite: Python calls of an approve cycle, on the loop", calls, 900, unit="calls"),
@@ -143,9 +149,9 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
             for figure in (
                 Figure(
                     f"SQLite: {who} / six raw sqlite3 commits",
-                    time_taken / theirs,
+                    time_taken / six_commits_time,
                     2.5 if who == _CYCLE else None,
-                    note=_times(time_taken, theirs),
+                    note=_times(time_taken, six_commits_time),
                 ),
                 Figure(
                     f"SQLite: {who}, {THREADS} threads at once / one after another",
@@ -176,6 +182,7 @@ def _six_payloads(sent: list[by_hand.Sent]) -> list[list[str]]:
 
 
 def raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:
+    """A function that writes these rows with bare `sqlite3`, one transaction for each list."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -217,6 +224,7 @@ async def throughput(*works: Callable[[], Awaitable[Any]]) -> list[tuple[float, 
 
 
 def _turn() -> list[Message]:
+    """The messages of a turn with one call."""
     call = ToolCall(secrets.token_hex(8), "charge", {"amount": 5})
     return [
         UserMessage("What about the next one?"),
@@ -226,7 +234,7 @@ def _turn() -> list[Message]:
     ]
 
 
-async def _grow(store: Any, thread_id: str, messages: int) -> int:
+async def _filled_thread(store: Any, thread_id: str, messages: int) -> int:
     """A thread with that many messages; returns its fence."""
     fence = 0
     while messages > 0:
@@ -239,7 +247,7 @@ async def _grow(store: Any, thread_id: str, messages: int) -> int:
 async def long_threads(folder: Path) -> list[Figure]:
     async with SQLiteCheckpointer(folder / "long.db") as store:
         for length in (SHORT, LONG):
-            await _grow(store, f"thread-{length}", length)
+            await _filled_thread(store, f"thread-{length}", length)
 
         def write(length: int) -> Callable[[], Awaitable[None]]:
             state = {"fence": None}
@@ -255,7 +263,7 @@ async def long_threads(folder: Path) -> list[Figure]:
             return work
 
         for length in (SHORT, LONG):
-            await _grow(store, f"write-{length}", length)
+            await _filled_thread(store, f"write-{length}", length)
         long, short = await interleaved(write(LONG), write(SHORT), rounds=15, per_round=10)
 
         def load(thread_id: str) -> Callable[[], Awaitable[Any]]:
@@ -265,7 +273,7 @@ async def long_threads(folder: Path) -> list[Figure]:
 
             return work
 
-        await _grow(store, "half", LONG // 2)
+        await _filled_thread(store, "half", LONG // 2)
         whole, half = await interleaved(load(f"thread-{LONG}"), load("half"), rounds=5, per_round=1)
     return [
         Figure(
@@ -339,16 +347,16 @@ async def postgres_cycles() -> list[Figure]:
         async def ours() -> None:
             await cycle(store)
 
-        mine, theirs = await interleaved(ours, replay, rounds=15, per_round=10)
+        mine, replayed = await interleaved(ours, replay, rounds=15, per_round=10)
         ((serial, together),) = await throughput(ours)
         await connection.close()
     at_once = f"PostgreSQL: {THREADS} threads at once / one after another"
     return [
         Figure(
             "PostgreSQL: approve cycle / the same statements by asyncpg",
-            mine / theirs,
+            mine / replayed,
             1.5,
-            note=_times(mine, theirs),
+            note=_times(mine, replayed),
         ),
         Figure(at_once, together / serial, 1, at_least=True, note=_rates(together, serial)),
     ]

@@ -151,7 +151,7 @@ async def _filled(count: int) -> AsyncIterator[Gate]:
 
 
 async def _multiply(connection: Any, table: str, count: int) -> None:
-    """Copy the seed's rows under other keys."""
+    """Copy the rows of the first call under ``count`` other keys."""
     found = await connection.fetch(
         "SELECT column_name FROM information_schema.columns WHERE table_name = $1", table
     )

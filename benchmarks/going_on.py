@@ -26,14 +26,15 @@ ROUNDS = 300
 WARM = 30
 PING, PONG = "askfirst_bench_ping", "askfirst_bench_pong"
 DSN = "ASKFIRST_DATABASE_URL"
-_back: list[Any] = []
+_connections: list[Any] = []
+"""The connection of a resuming process, made at its first use."""
 
 
 async def resume(continuation: Continuation) -> None:
     """The resumed body: it reports at once that it runs."""
-    if not _back:
-        _back.append(await asyncpg.connect(os.environ[DSN]))
-    await _back[0].execute(f"NOTIFY {PONG}, '{continuation.thread_id}'")
+    if not _connections:
+        _connections.append(await asyncpg.connect(os.environ[DSN]))
+    await _connections[0].execute(f"NOTIFY {PONG}, '{continuation.thread_id}'")
 
 
 resumers = {"bench": resume}
@@ -48,8 +49,8 @@ async def echo() -> None:
         await connection.execute(f"NOTIFY {PONG}, '{await heard.get()}'")
 
 
-class Ends:
-    """Waits for notifications of other processes on a channel."""
+class Pongs:
+    """The notifications that come back from other processes, each under a name that is awaited."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -73,15 +74,15 @@ async def _all() -> list[Figure]:
     found: list[Figure] = []
     for engine, budget in (("askfirst", 5.0), ("procrastinate", 5.0)):
         async with own_database("bench") as dsn, checkpointer_from_url(dsn) as store:
-            bare, gone_on = await _measured(dsn, store, engine)
+            bare, resumed = await _measured(dsn, store, engine)
         for name, of in (("median", statistics.median), ("p99", _p99)):
-            this, that = of(gone_on), of(bare)
+            ours, bare_time = of(resumed), of(bare)
             found.append(
                 Figure(
                     f"answer to body, {engine}, {name} / NOTIFY and back",
-                    this / that,
+                    ours / bare_time,
                     budget,
-                    note=f"{1000 * this:.2f} ms against {1000 * that:.2f} ms",
+                    note=f"{1000 * ours:.2f} ms against {1000 * bare_time:.2f} ms",
                 )
             )
     return found
@@ -89,12 +90,12 @@ async def _all() -> list[Figure]:
 
 async def _measured(dsn: str, store: SqlCheckpointer, engine: str) -> tuple[list[float], list[float]]:
     environment = {**os.environ, DSN: dsn}
-    echoing = [
+    echo_command = [
         sys.executable,
         "-c",
         "import asyncio; from benchmarks import going_on as it; asyncio.run(it.echo())",
     ]
-    working = [
+    worker_command = [
         sys.executable,
         "-m",
         "askfirst.cli",
@@ -104,48 +105,51 @@ async def _measured(dsn: str, store: SqlCheckpointer, engine: str) -> tuple[list
         engine,
     ]
     silent = subprocess.DEVNULL
-    others = [subprocess.Popen(each, env=environment, stderr=silent) for each in (echoing, working)]  # noqa: ASYNC220
+    commands = (echo_command, worker_command)
+    processes = [subprocess.Popen(each, env=environment, stderr=silent) for each in commands]  # noqa: ASYNC220
     listening, sending = await asyncpg.connect(dsn), await asyncpg.connect(dsn)
     try:
-        ends = Ends(sending)
-        await listening.add_listener(PONG, ends.heard)
+        pongs = Pongs(sending)
+        await listening.add_listener(PONG, pongs.heard)
         async with Gate(store) as gate:
-            await _up(ends)
-            await _gone_on(ends, store, gate, "first")
+            await _wait_for_echo(pongs)
+            await _resumed_after(pongs, store, gate, "first")
             bare: list[float] = []
-            gone_on: list[float] = []
+            resumed: list[float] = []
             for number in range(WARM + ROUNDS):
-                bare.append(await _bare(ends, f"p{number}"))
-                gone_on.append(await _gone_on(ends, store, gate, f"t{number}"))
-            return bare[WARM:], gone_on[WARM:]
+                bare.append(await _round_trip(pongs, f"p{number}"))
+                resumed.append(await _resumed_after(pongs, store, gate, f"t{number}"))
+            return bare[WARM:], resumed[WARM:]
     finally:
-        for each in others:
+        for each in processes:
             each.kill()
             each.wait()
         await listening.close()
         await sending.close()
 
 
-async def _up(ends: Ends) -> None:
+async def _wait_for_echo(pongs: Pongs) -> None:
     """Wait until the echoing process answers."""
     while True:
         try:
             async with asyncio.timeout(0.5):
-                await _bare(ends, secrets.token_hex(4))
+                await _round_trip(pongs, secrets.token_hex(4))
             return
         except TimeoutError:
             continue
 
 
-async def _bare(ends: Ends, name: str) -> float:
-    end, begin = ends.expect(name), time.perf_counter()
-    await ends.connection.execute(f"NOTIFY {PING}, '{name}'")
+async def _round_trip(pongs: Pongs, name: str) -> float:
+    """The seconds of a bare NOTIFY to the echoing process and back."""
+    end, begin = pongs.expect(name), time.perf_counter()
+    await pongs.connection.execute(f"NOTIFY {PING}, '{name}'")
     return await end - begin
 
 
-async def _gone_on(ends: Ends, store: SqlCheckpointer, gate: Gate, name: str) -> float:
+async def _resumed_after(pongs: Pongs, store: SqlCheckpointer, gate: Gate, name: str) -> float:
+    """The seconds from an answer until the resumed body in the worker reports."""
     await gate.open(name, Action(tool="pay", args={}, resumer="bench", resumes=name))
-    end, begin = ends.expect(name), time.perf_counter()
+    end, begin = pongs.expect(name), time.perf_counter()
     await gate.answer(name, {"decision": "approve"})
     return await end - begin
 

@@ -94,7 +94,7 @@ class Slowest:
 
 
 async def hostile(folder: Path) -> Iterator[Figure]:
-    """A poller keeps polling while the corpus is sent."""
+    """The time of the slowest request, and of polls that are made while the corpus is sent."""
     async with server(folder / "hostile.db", 3_000) as served:
         slowest, poller = Slowest(served), await served.connect()
         ordinary = statistics.median([await slowest.poll(poller) for _ in range(POLLS)])

@@ -1,4 +1,4 @@
-"""Measuring several works side by side, in one run."""
+"""Measuring several async functions (works) in turns, within one run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Figure:
 
     @property
     def kept(self) -> bool:
+        """Whether the budget is kept; True without a budget."""
         if self.budget is None:
             return True
         return self.value >= self.budget if self.at_least else self.value <= self.budget
@@ -76,7 +77,7 @@ async def interleaved(
 async def python_calls(work: Callable[[], Awaitable[object]], *, warm: int = 5) -> int:
     """The number of Python calls of a work on this thread, those of asyncio and libraries included.
 
-    It is a count, the same on every machine. Rounds before the count do what happens only once.
+    It is a count, the same on every machine. ``warm`` runs before the count do what happens only once.
     """
     for _ in range(warm):
         await work()

@@ -74,7 +74,7 @@ def _copied(run: RunOutput) -> RunOutput:
 
 
 def _stored(agent: Agent, session_id: str | None = None) -> Ways:
-    """Only the ids and the answers are passed from the pause to the resume, as a page would do."""
+    """The cycles on a store. Only the ids and the answers are passed from the pause to the resume, as by a page."""
 
     async def run() -> None:
         session = session_id or secrets.token_hex(8)

@@ -30,7 +30,7 @@ from psycopg_pool import AsyncConnectionPool
 from benchmarks.peers import KILOBYTE, Ways
 
 APPROVE = Command(resume={"decisions": [{"type": "approve"}]})
-AS_IT_COMES: dict[str, Any] = {}
+DEFAULT: dict[str, Any] = {}
 ON_EXIT: dict[str, Any] = {"durability": "exit"}
 CONNECTION = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 
@@ -40,13 +40,13 @@ async def in_memory() -> AsyncIterator[Ways]:
     saver = InMemorySaver()
     graph = _graph(saver)
 
-    async def forgotten() -> None:
+    async def cycle_and_delete() -> None:
         """Delete each thread, so that stored threads do not slow down the next one."""
         thread_id = secrets.token_hex(8)
-        await _cycle(graph, thread_id, AS_IT_COMES)
+        await _cycle(graph, thread_id, DEFAULT)
         saver.delete_thread(thread_id)
 
-    yield {"langgraph": forgotten}
+    yield {"langgraph": cycle_and_delete}
 
 
 @asynccontextmanager
@@ -79,16 +79,16 @@ async def after_turns(folder: Path, turns: int) -> AsyncIterator[Ways]:
     async with AsyncSqliteSaver.from_conn_string(str(folder / "langgraph-long.db")) as saver:
         plain, delta = _graph(saver), _graph(saver, state_schema=_DeltaState)
         yield {
-            "langgraph": await grown(plain, AS_IT_COMES),
+            "langgraph": await grown(plain, DEFAULT),
             "langgraph, exit": await grown(plain, ON_EXIT),
-            "langgraph, delta channel": await grown(delta, AS_IT_COMES),
+            "langgraph, delta channel": await grown(delta, DEFAULT),
             "langgraph, delta channel, exit": await grown(delta, ON_EXIT),
         }
 
 
 def _stored(graph: Any) -> Ways:
     return {
-        "langgraph": lambda: _cycle(graph, secrets.token_hex(8), AS_IT_COMES),
+        "langgraph": lambda: _cycle(graph, secrets.token_hex(8), DEFAULT),
         "langgraph, exit": lambda: _cycle(graph, secrets.token_hex(8), ON_EXIT),
     }
 

@@ -63,14 +63,14 @@ def figures() -> Iterator[Figure]:
 
 async def in_memory() -> Figure:
     async with AsyncExitStack() as stack:
-        peers = await _entered(stack, PEERS, "in_memory")
+        peers = await _opened(stack, PEERS, "in_memory")
         ours, theirs = await _measured(cycle_in_memory, peers, rounds=25, per_round=10)
     return _figure("in memory: the fastest peer's approve cycle / ours", ours, theirs, 5)
 
 
 async def on_sqlite(folder: Path) -> list[Figure]:
     async with AsyncExitStack() as stack:
-        peers = await _entered(stack, WITH_A_STORE, "sqlite", folder)
+        peers = await _opened(stack, WITH_A_STORE, "sqlite", folder)
         store = await stack.enter_async_context(SQLiteCheckpointer(folder / "askfirst.db"))
 
         async def askfirst() -> None:
@@ -88,7 +88,7 @@ async def on_sqlite(folder: Path) -> list[Figure]:
 async def on_postgres() -> Figure:
     async with AsyncExitStack() as stack:
         dsn = await stack.enter_async_context(own_database("peers"))
-        peers = await _entered(stack, WITH_A_STORE, "postgres", dsn)
+        peers = await _opened(stack, WITH_A_STORE, "postgres", dsn)
         store = await stack.enter_async_context(PostgresCheckpointer(dsn))
 
         async def askfirst() -> None:
@@ -101,9 +101,9 @@ async def on_postgres() -> Figure:
 async def after_many_turns(folder: Path) -> Figure:
     """One more turn on a thread with a thousand turns; the model gets all of them."""
     async with AsyncExitStack() as stack:
-        peers = await _entered(stack, WITH_A_STORE, "after_turns", folder, TURNS)
+        peers = await _opened(stack, WITH_A_STORE, "after_turns", folder, TURNS)
         store = await stack.enter_async_context(SQLiteCheckpointer(folder / "askfirst-long.db"))
-        await live(store, "long", TURNS)
+        await prepare_turns(store, "long", TURNS)
         ours, theirs = await _measured(lambda: cycle(store, "long"), peers, rounds=7, per_round=1)
     return _figure(f"SQLite, {TURNS:,} turns: the fastest peer's cycle / ours", ours, theirs, 4)
 
@@ -150,7 +150,7 @@ async def cycle(store: Any, thread_id: str) -> None:
     assert (result.text, result.messages[-2].text) == ("done", KILOBYTE)
 
 
-async def live(store: Any, thread_id: str, turns: int) -> None:
+async def prepare_turns(store: Any, thread_id: str, turns: int) -> None:
     """Run ``turns`` cycles with one agent; a new agent for each would load the whole transcript each time."""
     agent = Agent.from_spec(SPEC, checkpointer=store, thread_id=thread_id)
     for _ in range(turns):
@@ -162,8 +162,9 @@ async def live(store: Any, thread_id: str, turns: int) -> None:
 # Side by side.
 
 
-async def _entered(stack: AsyncExitStack, names: tuple[str, ...], place: str, *args: Any) -> Ways:
-    """All ways of these peers to run the cycle in one place: in memory, on SQLite or on PostgreSQL."""
+async def _opened(stack: AsyncExitStack, names: tuple[str, ...], place: str, *args: Any) -> Ways:
+    """All ways of these peers to run the cycle, opened. ``place`` is a function of each peer's module, such as
+    ``sqlite``."""
     ways: Ways = {}
     for name in names:
         peer = importlib.import_module(f"benchmarks.peer_{name}")

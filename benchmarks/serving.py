@@ -31,7 +31,7 @@ from askfirst.store.rows import fresh_write_id
 from askfirst.store.statement import Transaction
 from benchmarks.open_files import allow_many
 
-rate.KEPT = rate.LIMIT.most  # here a case is polled as often in seconds as elsewhere in minutes
+rate.KEPT = rate.LIMIT.most  # the rate limit has to remember more polls here
 NOW = 1_900_000_000.0
 """The time of the cases: far in the future, so that they stay open."""
 BATCH = 5_000

@@ -76,7 +76,7 @@ class Keyboard:
 
 
 def understood(line: str) -> dict[str, Any]:
-    """A typed line as an answer; the channel refuses an invalid one."""
+    """A typed line as an answer, which the channel then checks."""
     word, _, rest = line.partition(" ")
     if word == "edit":
         with suppress(ValueError):

@@ -18,7 +18,7 @@ from askfirst import Denied, Pending, SyncGate
 gate = SyncGate(os.environ.get("ASKFIRST_DATABASE_URL", "sqlite:///askfirst.db"), timeout="24h")
 redis = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0")
 app: Any = Celery("gate_celery", broker=redis, backend=redis)
-LOOK_AGAIN = float(os.environ.get("LOOK_AGAIN_SECONDS", "5"))
+RETRY_SECONDS = float(os.environ.get("RETRY_SECONDS", "5"))
 
 
 def pay_back(order: str, cents: int) -> str:
@@ -37,7 +37,7 @@ def refund(task: Any, order: str, cents: int) -> str:
         sentence="Pay back {cents:money:EUR} for order {order}",
     )
     if isinstance(outcome, Pending):
-        raise task.retry(countdown=LOOK_AGAIN)
+        raise task.retry(countdown=RETRY_SECONDS)
     if isinstance(outcome, Denied):
         return f"not paid: {outcome.reason}"
     return outcome.result

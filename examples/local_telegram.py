@@ -72,7 +72,7 @@ class TelegramServer:
     def __post_init__(self) -> None:
         self.changed = asyncio.Condition()
         self.polls = 0
-        self.lines: set[asyncio.StreamWriter] = set()
+        self.connections: set[asyncio.StreamWriter] = set()
         self._poll: asyncio.Task[Any] | None = None
         self._queries: set[str] = set()
         self._count = 100
@@ -120,7 +120,7 @@ class TelegramServer:
             self.changed.notify_all()
 
     async def told(self, query_id: str) -> str:
-        """The text that the person who pressed a button is shown."""
+        """The text that is shown to the person who pressed a button."""
         await self.until(lambda: query_id in self.answers)
         return self.answers[query_id]["text"]
 
@@ -279,7 +279,7 @@ class TelegramServer:
     # Connections.
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.lines.add(writer)
+        self.connections.add(writer)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
@@ -299,7 +299,7 @@ class TelegramServer:
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
-            self.lines.discard(writer)
+            self.connections.discard(writer)
             writer.close()
 
 
@@ -324,8 +324,8 @@ async def telegram_server() -> AsyncGenerator[TelegramServer]:
         yield server
     finally:
         listener.close()
-        for line in list(server.lines):
-            line.close()
+        for connection in list(server.connections):
+            connection.close()
         await listener.wait_closed()
     if server.faults:
         raise AssertionError(server.faults)

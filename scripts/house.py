@@ -1,7 +1,8 @@
-"""The package in figures: lengths of files and functions, import cycles, and three walks through its modules.
+"""The package (the house) in figures: lengths of files and functions, import cycles, and three walks through its
+modules.
 
-A room is a module. ``--check`` prints nothing unless a limit is broken: on the length of files and functions, on
-import cycles, on context variables. The number of files has no limit, for new capabilities bring new rooms.
+A module is called a room. ``--check`` prints nothing unless a limit is broken: on the length of files and functions,
+on import cycles, on context variables. The number of files has no limit, because new capabilities bring new modules.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def functions(room: Room) -> Iterator[tuple[int, str]]:
     """The functions of a room with their lengths, without docstrings; inner functions count separately."""
     for node in ast.walk(room.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            apart = [*_inner_functions(node), *_docstring(node)]
-            yield _length(node) - sum(map(_length, apart)), f"{room.name}.{node.name}"
+            not_counted = [*_inner_functions(node), *_docstring(node)]
+            yield _length(node) - sum(map(_length, not_counted)), f"{room.name}.{node.name}"
 
 
 def _length(node: ast.stmt) -> int:
@@ -80,6 +81,7 @@ def imported_at_once(room: Room, known: set[str]) -> set[str]:
 
 
 def _at_run_time(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module that run when it is imported, without those for type checkers only."""
     for node in body:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
@@ -94,14 +96,15 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     seen: set[str] = set()
     reach = {name: _reachable(name, graph) for name in graph}
     for name in graph:
-        circle = sorted(other for other in reach[name] if name in reach.get(other, ()))
-        if circle and name not in seen:
-            seen.update(circle)
-            found.append(circle)
+        cycle = sorted(other for other in reach[name] if name in reach.get(other, ()))
+        if cycle and name not in seen:
+            seen.update(cycle)
+            found.append(cycle)
     return found
 
 
 def _reachable(name: str, graph: dict[str, set[str]]) -> set[str]:
+    """All rooms that a room imports, directly or through others."""
     reached: set[str] = set()
     left = list(graph[name])
     while left:
@@ -121,7 +124,7 @@ def context_variables(room: Room) -> list[str]:
 
 
 def fields(room: Room) -> Iterator[tuple[int, str]]:
-    """The classes of a room with their numbers of fields."""
+    """The classes of a room with their numbers of fields: declared, or set by any of their methods."""
     for node in ast.walk(room.tree):
         if isinstance(node, ast.ClassDef):
             names = {
@@ -130,7 +133,7 @@ def fields(room: Room) -> Iterator[tuple[int, str]]:
                 if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name)
             }
             for method in node.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
                     names |= {
                         it.attr
                         for it in ast.walk(method)
@@ -157,7 +160,7 @@ def broken(house: list[Room]) -> list[str]:
             for length, name in functions(room)
             if length > FUNCTION_LINES
         ]
-    said += [f"these modules form an import cycle: {', '.join(circle)}" for circle in cycles(graph)]
+    said += [f"these modules form an import cycle: {', '.join(cycle)}" for cycle in cycles(graph)]
     variables = [name for room in house for name in context_variables(room)]
     if len(variables) > CONTEXT_VARIABLES:
         said.append(
@@ -173,12 +176,12 @@ def describe(house: list[Room]) -> None:
     longest = max(it for room in house for it in functions(room))
     many = sorted((it for room in house for it in fields(room) if it[0] > FIELDS), reverse=True)
     variables = [name for room in house for name in context_variables(room)]
-    circles = cycles({room.name: imported_at_once(room, known) for room in house})
+    found_cycles = cycles({room.name: imported_at_once(room, known) for room in house})
     print(f"files               {len(house)}, {sum(lengths)} lines")
     print(f"  median, p90       {statistics.median(lengths):.0f}, {lengths[len(lengths) * 9 // 10]} lines")
     print(f"  largest           {largest.lines} lines: {largest.name}")
     print(f"longest function    {longest[0]} lines: {longest[1]}")
-    print(f"import cycles       {len(circles)}")
+    print(f"import cycles       {len(found_cycles)}")
     print(f"context variables   {len(variables)}: {', '.join(variables)}")
     print(f"over {FIELDS} fields      {len(many)}: {', '.join(f'{name} {count}' for count, name in many)}")
 

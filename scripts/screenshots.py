@@ -42,7 +42,7 @@ SIZES: dict[str, dict[str, Any]] = {
 SCHEMES = ("light", "dark")
 LIVE = "**/live?*"
 HIGHEST = 6_000
-"""Pixels of a page that a picture of the whole shows at most."""
+"""The largest height of a picture of the whole page, in pixels."""
 FONTS = {"Roboto": "fonts-roboto-unhinted", "Noto Sans CJK SC": "fonts-noto-cjk"}
 """The fonts of an Android phone, and the Debian packages that have them."""
 AS_ON_A_PHONE = """<?xml version="1.0"?>
@@ -55,7 +55,7 @@ AS_ON_A_PHONE = """<?xml version="1.0"?>
 <match target="pattern"><test qual="any" name="family"><string>sans-serif</string></test>
 <edit name="family" mode="assign" binding="strong"><string>Roboto</string></edit></match>
 </fontconfig>"""
-"""A configuration of fontconfig: the system's font is Roboto. A server's is DejaVu Sans, which is a fifth wider."""
+"""A fontconfig configuration that makes Roboto the system's font. A server's own is DejaVu Sans, a fifth wider."""
 
 
 def main(folder: Path, names: list[str]) -> int:
@@ -147,7 +147,7 @@ def _take(page: Any, url: str, opened: str | None, folder: Path, name: str) -> N
         height = min(page.evaluate("document.documentElement.scrollHeight"), HIGHEST)
         page.set_viewport_size(
             {**size, "height": max(height, size["height"])}
-        )  # the bar stays the last of it
+        )  # the bar with the buttons stays at the end of the page
         page.screenshot(path=folder / f"{name}.whole.png")
         page.set_viewport_size(size)
 

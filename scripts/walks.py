@@ -1,4 +1,4 @@
-"""Three walks through the package with a profile hook: which rooms (modules) they enter, and how often they re-enter
+"""Three walks through the package with a profile hook: which modules (rooms) they enter, and how often they re-enter
 one."""
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Walk:
 
 
 async def walked(path: Callable[[Callable[[], None]], Awaitable[None]]) -> Walk:
-    """Walk a path twice, and record the second walk, without what happens only once in a process.
+    """Walk a path twice and record the second walk, so that what happens only once in a process does not count.
 
     The hook is set before the path starts threads, and counts from the moment at which the path calls ``begin``.
     """

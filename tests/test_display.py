@@ -11,7 +11,7 @@ from pydantic import Field
 from askfirst import Gate, tool
 from askfirst.adapters.gated_call import GatedTools
 from askfirst.checkpointer.memory import MemoryCheckpointer
-from askfirst.display import Display, Risk, button_text, filled, is_link, steps_before
+from askfirst.display import Display, Risk, button_text, filled, is_link, step_args, steps_before
 from askfirst.errors import InvalidTool
 from askfirst.formats import CHINESE
 
@@ -78,7 +78,7 @@ def test_the_descriptions_of_parameters_are_hints_in_one_line() -> None:
         "cents": "In cents, at most what was paid."
     }
     assert (send.words_for({"to": "a"}) or {})["hints"] == {"to": "Whom to write to."}
-    long = Display().completed({}, {}, {f"p{n}": "word " * 100 for n in range(50)}, "")
+    long = Display().with_defaults({}, {}, {f"p{n}": "word " * 100 for n in range(50)}, "")
     assert len(long.hints) == 20
     assert {len(it) for it in long.hints.values()} == {200}
 
@@ -151,7 +151,7 @@ def test_the_risk_of_what_was_not_declared(
 
 def test_a_value_in_a_sentence_is_visible_in_one_line_and_cut() -> None:
     long = filled("To {a}", {"a": "x" * 100}, {})
-    assert long == f"To {'x' * 59}…"
+    assert long == f"To {'x' * 39}…{'x' * 20}"
     assert filled("To {a}", {"a": "a\u202eb\nc"}, {}) == "To a<U+202E>b<U+000A>c"
     assert filled("To {a}", {"a": "{b}", "b": "no"}, {}) == "To {b}"  # what a value holds is no placeholder
     assert filled("{a} {b} {c}", {"a": None, "b": True, "c": [1, 2]}, {}) == "– Yes 1, 2"
@@ -186,3 +186,16 @@ def test_steps_before_are_few_and_short() -> None:
     kept = steps_before([{"who": "tool", "text": "y" * 1000}] * 50)
     assert len(kept) == 20
     assert all(len(str(step["text"])) <= 400 for step in kept)
+    assert steps_before([{"text": "Well.", "tool": "", "failed": False}]) == [
+        {"who": "agent", "text": "Well."}
+    ]
+    failed = {"who": "tool", "text": "no", "tool": "find", "failed": True}
+    assert steps_before([failed]) == [failed]
+
+
+def test_a_call_as_a_step_is_one_short_line() -> None:
+    args = {"order": "A-1", "deep": {"a": [1]}, "long": "y" * 500, **{f"n{n}": n for n in range(20)}}
+    said = step_args(args)
+    assert said.startswith('order: A-1, deep: {"a": [1]}, long: y')
+    assert len(said) < 400
+    assert "n7" not in said

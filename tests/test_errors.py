@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,6 +87,20 @@ def test_the_tree_is_walked() -> None:
     here = {cls.__name__ for cls in OURS}
     assert here == {name for name in drawn if issubclass(getattr(errors, name), BaseException)}
     assert len(OURS) > 40
+
+
+def test_the_drawing_at_the_top_is_the_tree() -> None:
+    drawn: dict[str, str | None] = {}
+    above: list[str] = []
+    for prefix, name in re.findall(
+        r"^((?:[│ ]   |[├└]── )*)(\w+)  ", inspect.cleandoc(errors.__doc__ or ""), re.M
+    ):
+        above[len(prefix) // 4 - 1 :] = [name]
+        drawn[name] = above[-2] if len(above) > 1 else None
+    roots = {"AskfirstError", "HitlControlException"}
+    assert drawn == {
+        cls.__name__: None if cls.__name__ in roots else cls.__bases__[0].__name__ for cls in OURS
+    }
 
 
 @ways

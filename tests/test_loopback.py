@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from askfirst.loopback import only_here
+from askfirst.loopback import is_local_url
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from askfirst.loopback import only_here
     ],
 )
 def test_an_address_of_this_machine_alone(url: str, is_so: bool) -> None:
-    assert only_here(url) is is_so
+    assert is_local_url(url) is is_so

@@ -16,7 +16,7 @@ from askfirst.errors import InvalidPolicy, InvalidTool
 from askfirst.permissions import Decision, PendingAction, StaticPermissionPolicy
 from askfirst.permissions.guardrails import tighten
 from askfirst.permissions.rules import Rule
-from askfirst.wording import matching, wording_in, words_in
+from askfirst.wording import matching_tag, wording_in, words_in
 
 pytestmark = pytest.mark.anyio
 ARGS = {"cents": 4900, "order": "A-1", "day": "2026-11-17"}
@@ -91,7 +91,7 @@ def test_the_risk_of_a_consequence_holds_in_every_language() -> None:
     ],
 )
 def test_the_language_that_serves_a_reader(tag: str, known: list[str], found: str | None) -> None:
-    assert matching(tag, known) == found
+    assert matching_tag(tag, known) == found
     assert wording_in({it: it for it in known}, tag) == (found or known[0])
 
 

@@ -31,11 +31,11 @@ PROTOCOL = "a2a"
 DATA = "askfirst"
 """The field of a data part that holds requests, or answers to them."""
 _SAFE = 2**53
-"""A2A's numbers are doubles: whole numbers of this size and larger may be rounded."""
+"""The smallest size at which A2A may round whole numbers: it transfers every number as a double."""
 
 
 MayAnswer = Callable[[str, StoredRequest], bool]
-"""Whether a user, by the name that the server authenticated, may answer a request."""
+"""A function that says whether a user, by the name that the server authenticated, may answer a request."""
 
 
 def gated(gate: Gate, executor: AgentExecutor, *, may_answer: MayAnswer | None = None) -> AgentExecutor:
@@ -107,16 +107,18 @@ def _user(context: RequestContext) -> str | None:
 
 
 def _answers(context: RequestContext) -> dict[str, Any]:
+    """The answers in a message's data parts, by case id."""
     found: dict[str, Any] = {}
     for data in [] if context.message is None else get_data_parts(context.message.parts):
         ours: Any = data.get(DATA) if isinstance(data, Mapping) else None
         answers: Any = ours.get("answers") if isinstance(ours, Mapping) else None
         if isinstance(answers, Mapping):
-            found |= {case: _whole(it) for case, it in cast("Mapping[str, Any]", answers).items()}
+            found |= {case: _restore_integers(it) for case, it in cast("Mapping[str, Any]", answers).items()}
     return found
 
 
 def _asked(updater: TaskUpdater, shown: Sequence[Shown], problem: str | None) -> Any:
+    """The agent's message that asks: each request as a line of text, and all of them as data."""
     lines = [] if problem is None else [problem]
     for it in shown:
         where = "" if it.link is None else f" (or decide at {it.link})"
@@ -126,26 +128,26 @@ def _asked(updater: TaskUpdater, shown: Sequence[Shown], problem: str | None) ->
         for it in shown
     ]
     return updater.new_agent_message(
-        [new_text_part("\n".join(lines)), new_data_part(_doubles({DATA: {"requests": requests}}))]
+        [new_text_part("\n".join(lines)), new_data_part(_large_as_text({DATA: {"requests": requests}}))]
     )
 
 
-def _whole(value: Any) -> Any:
+def _restore_integers(value: Any) -> Any:
     """JSON from an A2A data part, in which every number is a double: whole numbers become integers again."""
     if isinstance(value, Mapping):
-        return {name: _whole(it) for name, it in cast("Mapping[str, Any]", value).items()}
+        return {name: _restore_integers(it) for name, it in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_whole(it) for it in cast("list[Any]", value)]
+        return [_restore_integers(it) for it in cast("list[Any]", value)]
     if not isinstance(value, float) or not value.is_integer():
         return value
-    # A larger number may have been rounded. As a text, a schema refuses it.
+    # A larger number may have been rounded, so it becomes a text, which the tool's schema refuses as a number.
     return int(value) if abs(value) < _SAFE else str(value)
 
 
-def _doubles(value: Any) -> Any:
+def _large_as_text(value: Any) -> Any:
     """JSON for an A2A data part: whole numbers that a double cannot hold become texts, so that none is rounded."""
     if isinstance(value, Mapping):
-        return {name: _doubles(it) for name, it in cast("Mapping[str, Any]", value).items()}
+        return {name: _large_as_text(it) for name, it in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_doubles(it) for it in cast("list[Any]", value)]
+        return [_large_as_text(it) for it in cast("list[Any]", value)]
     return str(value) if type(value) is int and abs(value) >= _SAFE else value

@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote
 from pydantic_core import to_jsonable_python
 
 from askfirst.adapters.adk_confirmations import CONFIRMATION, OURS, open_confirmations
-from askfirst.adapters.framework import made, needs
-from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.framework import instance_from, needs
+from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, NotRun, Start, ToolsGiven, with_defaults
 from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
 from askfirst.workers.continuations import Continuation
@@ -35,9 +35,10 @@ RESUMER = "adk"
 class AskfirstPlugin(BasePlugin):
     """The gate before the tools of an app: ``App(…, plugins=[AskfirstPlugin(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. Put it
-    first among the plugins: if a plugin before it replaces a result, ADK does not tell this one that the tool ended.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. Make this plugin the first: if an earlier plugin replaces a result, ADK does not tell the
+    later ones that the tool ended.
     """
 
     def __init__(
@@ -46,17 +47,17 @@ class AskfirstPlugin(BasePlugin):
         super().__init__(name=name)
         self._gated = GatedTools.of(gate, "adk", tools, resumer)
         self._waits: dict[str, list[str]] = {}
-        """By the invocation that a message continues: the tools whose calls still wait for a person."""
-        self._entered: dict[tuple[str, str], tuple[GatedCall, Start | Done | Told]] = {}
+        """By the id of the invocation that a message continues: the tools whose calls still wait for a person."""
+        self._entered: dict[tuple[str, str], tuple[GatedCall, Start | Done | NotRun]] = {}
         """By invocation and call id: confirmed calls that entered the gate before the run started."""
         self._running: dict[tuple[str, str], tuple[GatedCall, Start]] = {}
 
     async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> Any:
-        """Put the calls that a message confirms to the gate, and remove confirmations of calls that still wait."""
+        """Put to the gate the calls that a message confirms, and remove confirmations of calls that still wait."""
         session, invocation = invocation_context.session, invocation_context.invocation_id
         parts = user_message.parts or []
         given = {it.function_response.id for it in parts if it.function_response}
-        asked = sorted(open_confirmations(session.events))  # in one order, to avoid deadlocks
+        asked = sorted(open_confirmations(session.events))  # the same order everywhere avoids deadlocks
         if given.isdisjoint(it.id for it in asked):
             return None
         waits = self._waits[invocation] = []
@@ -104,10 +105,10 @@ class AskfirstPlugin(BasePlugin):
                 tool_context.request_confirmation(hint=hint, payload=ours)
                 tool_context.actions.skip_summarization = True
                 return {"error": f"{tool.name} waits for a person. Do not call it again."}
-            case Told(text):
+            case NotRun(text):
                 return {"error": text}
             case Done(value, note):
-                return _noted(value, note)
+                return _with_note(value, note)
 
     async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> Any:
         """Record a body's result, or that the body stopped to wait for a confirmation or a login of its own."""
@@ -116,10 +117,10 @@ class AskfirstPlugin(BasePlugin):
         if call is None or start is None:
             return None
         if call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs:
-            await self._unused(call, start)
+            await self._release_unused(call, start)
             return None
         await call.finish(start, to_jsonable_python(result, fallback=str))
-        return None if start.note is None else _noted(result, start.note)
+        return None if start.note is None else _with_note(result, start.note)
 
     async def on_tool_error_callback(self, *, tool_context: Any, error: BaseException, **_: Any) -> None:
         """Record that a body raised, or was cancelled."""
@@ -131,9 +132,9 @@ class AskfirstPlugin(BasePlugin):
         """Release the calls that are left at the end of a run."""
         invocation = invocation_context.invocation_id
         self._waits.pop(invocation, None)
-        for here in [it for it in self._entered if it[0] == invocation]:  # ADK did not start its body
-            await self._unused(*self._entered.pop(here))
-        for here in [it for it in self._running if it[0] == invocation]:  # ADK reported no end
+        for here in [it for it in self._entered if it[0] == invocation]:  # ADK did not start the body
+            await self._release_unused(*self._entered.pop(here))
+        for here in [it for it in self._running if it[0] == invocation]:  # ADK did not report its end
             call, start = self._running.pop(here)
             await call.abandon(start)
 
@@ -141,7 +142,7 @@ class AskfirstPlugin(BasePlugin):
         """Release the calls that are left after a run that failed."""
         await self.after_run_callback(invocation_context=invocation_context)
 
-    async def _unused(self, call: GatedCall, entered: Start | Done | Told) -> None:
+    async def _release_unused(self, call: GatedCall, entered: Start | Done | NotRun) -> None:
         """Release the grant of a call whose body has not begun, so that a later run can begin it."""
         if isinstance(entered, Start) and entered.is_recorded:
             await self._gated.gate.pause(call.key)
@@ -151,14 +152,12 @@ class AskfirstPlugin(BasePlugin):
     ) -> GatedCall:
         declared = None if tool is None else tool._get_declaration()
         schema = None if declared is None else declared.parameters_json_schema
-        fields: dict[str, Any] = (schema or {}).get("properties", {})
-        defaults = {it: about["default"] for it, about in fields.items() if "default" in about}
         for event in session.events:
             if any(it.id == call_id for it in event.get_function_calls()):
                 invocation = event.invocation_id
         thread = "/".join(quote(it, safe="") for it in (session.app_name, session.user_id, session.id))
         return self._gated.call(
-            name, {**defaults, **args}, thread=thread, call_id=f"{invocation}:{call_id}", schema=schema
+            name, with_defaults(args, schema), thread=thread, call_id=f"{invocation}:{call_id}", schema=schema
         )
 
 
@@ -169,7 +168,7 @@ def adk_resumer(runner: Any) -> Resumer:
     """
 
     async def resume(continuation: Continuation) -> Any:
-        runs: Any = await made(runner, Runner)
+        runs: Any = await instance_from(runner, Runner)
         app, user, session_id = (unquote(it) for it in continuation.thread_id.split("/"))
         session = await runs.session_service.get_session(app_name=app, user_id=user, session_id=session_id)
         if session is None:
@@ -183,7 +182,9 @@ def adk_resumer(runner: Any) -> Resumer:
             if last.author == "user" or (last.is_final_response() and not last.get_function_calls()):
                 return []
             if last.get_function_calls() and not getattr(runs.resumability_config, "is_resumable", False):
-                raise ResumeFailed("its process died before it paused, and the app has no ResumabilityConfig")
+                raise ResumeFailed(
+                    "the process died before the run paused, and the app has no ResumabilityConfig"
+                )
             # A process died before the run paused, or before the model was called with the results.
             how = {"invocation_id": last.invocation_id}
         return [it async for it in runs.run_async(user_id=user, session_id=session_id, **how)]
@@ -191,7 +192,7 @@ def adk_resumer(runner: Any) -> Resumer:
     return resume
 
 
-def _noted(result: Any, note: str | None) -> dict[str, Any]:
+def _with_note(result: Any, note: str | None) -> dict[str, Any]:
     """A result as ADK's dictionary, with the note for the model before it."""
     whole: dict[str, Any] = dict(result) if isinstance(result, dict) else {"result": result}
     return whole if note is None else {"note": note, **whole}

@@ -42,7 +42,7 @@ _REASONS = {"confirm": "confirmation", "ask": "input_required"}
 class AgUiBridge:
     """Shows the open requests of a gate to AG-UI front ends, and settles them with their answers.
 
-    ``by`` is always the user that your server has verified, and that may see this thread. A user's name in a payload
+    Pass as ``by`` only a user that your server has verified, and that may see this thread. A user's name in a payload
     or in metadata is not read.
     """
 
@@ -71,8 +71,8 @@ class AgUiBridge:
     async def resume(self, given: RunAgentInput, *, by: str) -> RunFinishedEvent | RunErrorEvent | None:
         """Settle requests with an input's resume entries. Returns the event that ends the run; None to go on.
 
-        The run ends while a request of this thread is open. A payload that does not fit ends the run with an error,
-        and then none of the entries counts.
+        The run ends if a request of this thread is still open. A payload that does not fit ends the run with an
+        error, and then none of the entries counts.
         """
         payloads = {
             it.interrupt_id: ABANDONED if it.status == "cancelled" else it.payload

@@ -18,8 +18,8 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from askfirst.adapters.framework import made, needs
-from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.framework import instance_from, needs
+from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, NotRun, Start, ToolsGiven, with_defaults
 from askfirst.adapters.kept_state import KeptRun, kept_resumer
 from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
@@ -40,7 +40,7 @@ RESUMER = "agent-framework"
 _OURS = "askfirst"
 """The property that marks the gate's approval requests, and the field of a stored session with the gate's data."""
 _BOUND = "_approved_function_arguments"
-"""The metadata that binds a call to the approved arguments; removed if a person edited them at the gate."""
+"""The metadata that binds a call to its approved arguments; removed if a person edited them at the gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class Ended:
 class AskfirstMiddleware(FunctionMiddleware):
     """The gate before the tools of an agent: ``Agent(…, middleware=[AskfirstMiddleware(gate)])``, run with `run`.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. An
-    agent that is not run with `run` needs a session, which your own code then has to store.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. An agent that is not run with `run` needs a session, which your own code then has to store.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:
@@ -71,17 +71,19 @@ class AskfirstMiddleware(FunctionMiddleware):
         call = self._call(context)
         is_new = context.session.state.get(_OURS) and "approval_response" not in context.metadata
         if is_new and await self._gated.gate.asks(call.action):
-            self._pause(context, None)  # `run` stores the session first, then resumes, and a person is asked
+            self._pause(
+                context, None
+            )  # `run` stores the session, then resumes it; only then is a person asked
             return
         match await call.enter():
             case Pending() as pending:
                 self._pause(context, pending)
             case Start() as start:
                 await self._run(context, call_next, call, start)
-            case Told(text):
+            case NotRun(text):
                 context.result = text
             case Done(value, note):
-                context.result = _noted([Content.from_dict(it) for it in value], note)
+                context.result = _with_note([Content.from_dict(it) for it in value], note)
 
     async def _run(self, context: Any, call_next: Any, call: GatedCall, start: Start) -> None:
         if start.args != call.action.args:
@@ -95,15 +97,13 @@ class AskfirstMiddleware(FunctionMiddleware):
         result = context.result if isinstance(context.result, list) else [context.result]
         result = [it if isinstance(it, Content) else Content.from_text(str(it)) for it in result]
         await call.finish(start, to_jsonable_python([it.to_dict() for it in result], fallback=str))
-        context.result = _noted(result, start.note)
+        context.result = _with_note(result, start.note)
 
     def _call(self, context: Any) -> GatedCall:
         if context.session is None:
             raise HitlError("the gate needs a session: run the agent with run(…) of this adapter")
         schema: dict[str, Any] = context.function.parameters()
-        fields: dict[str, Any] = schema.get("properties", {})
-        defaults = {name: it["default"] for name, it in fields.items() if "default" in it}
-        args, thread = {**defaults, **dict(context.arguments)}, context.session.session_id
+        args, thread = with_defaults(dict(context.arguments), schema), context.session.session_id
         name, call_id = context.function.name, _call_id(context)
         return self._gated.call(name, args, thread=thread, call_id=call_id, schema=schema)
 
@@ -128,7 +128,7 @@ async def run(agent: Any, messages: Any, *, gate: Gate, key: str, **options: Any
     session, ended, requests = await this.read()
     if ended is not None or requests:
         return await this.go_on()
-    return await this.settle(session, await this.agent_run(messages, session))
+    return await this.store_and_ask(session, await this.agent_run(messages, session))
 
 
 def agent_framework_resumer(agent: Any, **options: Any) -> Resumer:
@@ -138,7 +138,7 @@ def agent_framework_resumer(agent: Any, **options: Any) -> Resumer:
     """
 
     async def go_on(kept: KeptRun) -> object:
-        return await _Run(await made(agent, BaseAgent), kept, options).go_on()
+        return await _Run(await instance_from(agent, BaseAgent), kept, options).go_on()
 
     return kept_resumer(RESUMER, go_on)
 
@@ -152,7 +152,7 @@ class _Run:
     options: dict[str, Any]
 
     async def read(self) -> tuple[Any, Ended | None, list[Any]]:
-        """The stored run: its session, its end if it has ended, and the gate's approval requests it waits for."""
+        """The stored run: its session, its end if it has ended, and the gate's approval requests that are open."""
         state: dict[str, Any] = dict(await self.kept.state() or {"session_id": self.kept.run})
         ours: dict[str, Any] = state.pop(_OURS, None) or {"ended": None, "requests": []}
         session = AgentSession.from_dict(copy.deepcopy(state))
@@ -161,32 +161,31 @@ class _Run:
         return session, ended, [Content.from_dict(it) for it in ours["requests"]]
 
     async def go_on(self) -> Any:
-        """Continue the run: approve its approval requests to the framework; the gate then decides on each call."""
+        """Continue the run. The framework's own approvals only make it run the calls, which then enter the gate."""
         session, ended, requests = await self.read()
         if ended is not None:
             return ended
-        return await self.settle(session, await self.agent_run(_yes(requests), session))
+        return await self.store_and_ask(session, await self.agent_run(_approvals_of(requests), session))
 
-    async def settle(self, session: Any, response: Any) -> Any:
+    async def store_and_ask(self, session: Any, response: Any) -> Any:
         """Store the run's state, then have people asked; continue until the run ends or waits for people."""
         while True:
-            requests = [
-                it for it in response.user_input_requests if _OURS in (it.additional_properties or {})
-            ]
-            ended = None if response.user_input_requests else response.text
+            asked = response.user_input_requests
+            requests = [it for it in asked if _OURS in (it.additional_properties or {})]
+            ended = None if asked else response.text
             ours = {"ended": ended, "requests": [it.to_dict() for it in requests]}
             if not await self.kept.keep(to_jsonable_python({**session.to_dict(), _OURS: ours})):
                 await self.kept.load()  # another process has continued the run: continue from what it stored
                 return await self.go_on()
             if all(it.additional_properties[_OURS] for it in requests):
                 return response
-            response = await self.agent_run(_yes(requests), session)
+            response = await self.agent_run(_approvals_of(requests), session)
 
     async def agent_run(self, messages: Any, session: Any) -> Any:
         return await self.agent.run(messages, session=session, **self.options)
 
 
-def _yes(requests: list[Any]) -> list[Any]:
+def _approvals_of(requests: list[Any]) -> list[Any]:
     return [Message(role="user", contents=[it.to_function_approval_response(True) for it in requests])]
 
 
@@ -194,5 +193,5 @@ def _call_id(context: Any) -> str:
     return context.metadata.get("function_call_occurrence_id") or context.metadata["call_id"]
 
 
-def _noted(result: list[Any], note: str | None) -> list[Any]:
+def _with_note(result: list[Any], note: str | None) -> list[Any]:
     return result if note is None else [Content.from_text(note), *result]

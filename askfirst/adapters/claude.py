@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from askfirst.adapters.claude_code import RESUMER, ClaudeHooks, WhilePending, told
+from askfirst.adapters.claude_code import RESUMER, ClaudeHooks, WhilePending, text_instead
 from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import Start, ToolsGiven
 from askfirst.errors import Pending, ResumeFailed
@@ -36,7 +36,7 @@ with needs("claude"):
 WAIT_SECONDS = 540.0
 """How long a hook waits in place for the decision, by default."""
 _MARGIN = 60.0
-"""Seconds that a hook has in addition to its wait, before Claude Code's time-out for the hook."""
+"""Seconds added to a hook's wait, to give Claude Code's time-out for the hook."""
 
 
 def hooks(
@@ -50,14 +50,17 @@ def hooks(
 ) -> dict[Any, list[HookMatcher]]:
     """Hooks for ``ClaudeAgentOptions(hooks=hooks(gate, matcher="Bash|mcp__.*"))``.
 
-    ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` names the tools that a person decides
-    on, as a mapping also with options of `Gate.guarded`. The gate's policy decides on all other tools. Without
-    ``tools`` and without a policy, a person decides on every call. The hook waits ``wait`` seconds in place for the
-    decision. If nobody has decided by then, the call is denied, or with ``while_pending="defer"`` the session stops,
-    to be resumed by `claude_resumer`. Claude Code ignores ``"defer"`` in interactive sessions and if a message makes
-    several calls, and runs what its own rules allow; so it is not the default. A hook that fails blocks the call.
+    ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` are the names of the tools that a
+    person decides on, or a mapping from names to options of `Gate.guarded`. The gate's policy decides on all other
+    tools. Without ``tools`` and without a policy, a person decides on every call. The hook waits ``wait`` seconds in
+    place for the decision. If nobody has decided by then, the call is denied; with ``while_pending="defer"`` the
+    session stops instead, to be resumed by `claude_resumer`. ``"defer"`` is not the default, because Claude Code
+    ignores it in interactive sessions and if a message makes several calls, and then runs what its own rules allow. A
+    hook that fails blocks the call.
     """
-    events = ClaudeHooks.of(gate, tools, wait=wait, while_pending=while_pending, resumer=resumer, stays=True)
+    events = ClaudeHooks.of(
+        gate, tools, wait=wait, while_pending=while_pending, resumer=resumer, outlives_tool=True
+    )
 
     async def answer(event: Any, tool_use_id: str | None, context: Any) -> Any:
         return await events.answer(event)
@@ -76,7 +79,7 @@ def can_use_tool(
     as in the options, so that `hooks` used with it recognize the call. A call is denied if its tool is not among
     ``tools`` and the gate has no policy.
     """
-    events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", stays=True)
+    events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", outlives_tool=True)
 
     async def answer(name: str, args: dict[str, Any], context: ToolPermissionContext) -> Any:
         if not events.tools.has(name):
@@ -86,7 +89,7 @@ def can_use_tool(
             return PermissionResultAllow(updated_input=entered.args)
         if isinstance(entered, Pending):
             return PermissionResultDeny(message=f"{name} waits for a person to decide (case {entered.case}).")
-        return PermissionResultDeny(message=told(name, entered))
+        return PermissionResultDeny(message=text_instead(name, entered))
 
     return answer
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, NotRun, Start, ToolsGiven
 from askfirst.agent.verdicts import not_run
 from askfirst.errors import HitlError, HitlInvalidRequest, HitlNoPendingRequest, HitlStaleAnswer, Pending
 from askfirst.gate.gate import Gate
@@ -35,8 +35,8 @@ class ClaudeHooks:
     wait: float | None
     """Seconds to wait in place for the decision; None waits without limit."""
     while_pending: WhilePending
-    stays: bool
-    """Whether this process lives until the tool has ended, so that it can hold the grant meanwhile."""
+    outlives_tool: bool
+    """Whether this process lives until the tool has ended. Then it holds the call's grant until that end."""
 
     @classmethod
     def of(
@@ -47,10 +47,10 @@ class ClaudeHooks:
         wait: float | None = 0.0,
         while_pending: WhilePending = "deny",
         resumer: str = RESUMER,
-        stays: bool = False,
+        outlives_tool: bool = False,
     ) -> ClaudeHooks:
         """Hooks for a gate. ``tools`` names the tools that a person decides on; the policy decides on all others."""
-        return cls(GatedTools.of(gate, "claude", tools, resumer), wait, while_pending, stays)
+        return cls(GatedTools.of(gate, "claude", tools, resumer), wait, while_pending, outlives_tool)
 
     async def answer(self, event: Mapping[str, Any]) -> JsonObject:
         """The answer to one event, as Claude Code's JSON; ``{}`` leaves the call to Claude Code's own rules."""
@@ -63,16 +63,17 @@ class ClaudeHooks:
 
     async def permission(
         self, name: str, args: Mapping[str, Any], session: str, call_id: str
-    ) -> Start | Done | Told | Pending:
-        """Put a call to the gate, given by its name, arguments and ids; see `entered`."""
-        return await self.entered(self._call(name, args, session, call_id, ()))
+    ) -> Start | Done | NotRun | Pending:
+        """Put a call to the gate, given by its name, arguments and ids; see `enter`."""
+        return await self.enter(self._call(name, args, session, call_id, ()))
 
     def _call(
         self, name: str, args: Mapping[str, Any], session: str, call_id: str, path: tuple[str, ...]
     ) -> GatedCall:
         return self.tools.call(name, args, thread=session, call_id=call_id, agent_path=path)
 
-    def _called(self, event: Mapping[str, Any]) -> GatedCall | None:
+    def _call_in(self, event: Mapping[str, Any]) -> GatedCall | None:
+        """The call in a hook event; None if its tool does not go through the gate."""
         name, args = _text(event, "tool_name"), event.get("tool_input")
         if not isinstance(args, Mapping):
             raise HitlInvalidRequest(
@@ -84,33 +85,28 @@ class ClaudeHooks:
         given = cast("Mapping[str, Any]", args)
         return self._call(name, given, session, call_id, path) if self.tools.has(name) else None
 
-    async def entered(self, call: GatedCall) -> Start | Done | Told | Pending:
+    async def enter(self, call: GatedCall) -> Start | Done | NotRun | Pending:
         """Take a call through the gate up to its body, waiting in place for at most ``wait`` seconds."""
-        entered = await call.enter()
-        while isinstance(entered, Pending) and self.wait != 0:
-            settled = await call.gate.ledger.wait(call.key, entered.request.question_id, self.wait)
-            if settled is None:
-                break
-            entered = await call.enter()
-        return entered
+        return await call.enter_within(self.wait)
 
     async def _before(self, event: Mapping[str, Any]) -> JsonObject:
-        call = self._called(event)
+        call = self._call_in(event)
         if call is None:
             return {}
-        entered = await self.entered(call)
+        entered = await self.enter(call)
         if isinstance(entered, Start):
-            if entered.is_recorded and not self.stays:
+            if entered.is_recorded and not self.outlives_tool:
                 await call.gate.ledger.abandon(call.key)  # this process ends before the tool does
             answer: JsonObject = {} if entered.note is None else {"updatedInput": entered.args}
             if entered.note is not None:
                 answer["additionalContext"] = entered.note
             return _decision("allow", **answer)
         if isinstance(entered, Pending):
-            return await self._waits(call, entered)
-        return _decision("deny", permissionDecisionReason=told(call.action.tool, entered))
+            return await self._undecided(call, entered)
+        return _decision("deny", permissionDecisionReason=text_instead(call.action.tool, entered))
 
-    async def _waits(self, call: GatedCall, pending: Pending) -> JsonObject:
+    async def _undecided(self, call: GatedCall, pending: Pending) -> JsonObject:
+        """The answer to a hook while nobody has decided on its call: see `WhilePending`."""
         why = f"{call.action.tool} waits for a person to decide (case {pending.case})."
         if self.while_pending == "ask":  # the person at the terminal decides, so nobody else should
             await cancel_request(call, "it was asked at Claude Code's own terminal instead")
@@ -120,7 +116,7 @@ class ClaudeHooks:
         return _decision(self.while_pending, permissionDecisionReason=why)
 
     async def _after(self, kind: str, event: Mapping[str, Any]) -> JsonObject:
-        call = self._called(event)
+        call = self._call_in(event)
         if call is None:
             return {}
         await call.gate.ready()
@@ -136,13 +132,13 @@ class ClaudeHooks:
             await call.gate.finish(call.key, event.get("tool_response"))
         else:
             await call.gate.fail(call.key, str(event.get("error")))
-        await cancel_request(call, "it has ended meanwhile")
+        await cancel_request(call, "its call has ended meanwhile")
         return {}
 
 
-def told(tool: str, outcome: Told | Done) -> str:
+def text_instead(tool: str, outcome: NotRun | Done) -> str:
     """The text for the model in place of a result: a hook cannot return the result of a call that ran before."""
-    if isinstance(outcome, Told):
+    if isinstance(outcome, NotRun):
         return outcome.text
     ran = f"{tool} ran before, so it was not run again. Its result was: {outcome.value!r}"
     return ran if outcome.note is None else f"{outcome.note} {ran}"

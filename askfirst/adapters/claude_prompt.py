@@ -1,7 +1,8 @@
 """Claude Code's permission prompts at the gate: the answers for ``--permission-prompt-tool``, and an MCP server.
 
-If none of Claude Code's own rules decides on a call, it asks a tool of an MCP server whether the call may run. It
-runs the call itself and does not report the end. So the gate records the permission, given once for each call.
+If none of Claude Code's own rules decides on a call, Claude Code asks a tool of an MCP server whether the call may
+run. Claude Code runs the call itself, and does not report its end. So the ledger's entry for the call stands for the
+permission, which is given once.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -15,7 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from askfirst.adapters.claude_code import ClaudeHooks, cancel_request, told
+from askfirst.adapters.claude_code import ClaudeHooks, cancel_request, text_instead
 from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import Start, ToolsGiven
 from askfirst.agent.verdicts import not_run
@@ -37,8 +38,8 @@ class PermissionPrompts:
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, wait: float | None = None) -> None:
-        self._events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", stays=True)
-        self._session = f"prompt:{new_id()}"  # with some providers, call ids are unique only within a session
+        self._events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", outlives_tool=True)
+        self._session = f"prompt:{new_id()}"  # some providers' call ids are unique only within a session
 
     async def answer(self, name: str, args: Mapping[str, Any], call_id: str | None) -> JsonObject:
         """The answer for Claude Code: ``allow`` with the arguments to run with, or ``deny`` with the reason."""
@@ -46,9 +47,9 @@ class PermissionPrompts:
             return _deny(not_run(name, "nobody is asked about it"))
         call = self._events.tools.call(name, args, thread=self._session, call_id=call_id or new_id())
         try:
-            entered = await self._events.entered(call)
-        except asyncio.CancelledError:  # Claude Code has ended, or does not wait any longer
-            await finish(asyncio.ensure_future(cancel_request(call, "Claude Code waits no longer")))
+            entered = await self._events.enter(call)
+        except asyncio.CancelledError:  # Claude Code has ended, or has stopped waiting
+            await finish(asyncio.ensure_future(cancel_request(call, "Claude Code stopped waiting")))
             raise
         if isinstance(entered, Start):
             await call.finish(entered, "Claude Code was told that it may run")
@@ -56,7 +57,7 @@ class PermissionPrompts:
         if isinstance(entered, Pending):
             await cancel_request(call, "nobody decided while Claude Code waited")
             return _deny(not_run(name, "nobody decided in time"))
-        return _deny(told(name, entered))
+        return _deny(text_instead(name, entered))
 
 
 def permission_server(prompts: PermissionPrompts) -> Any:

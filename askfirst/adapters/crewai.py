@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from pydantic_core import to_jsonable_python
 
 from askfirst.adapters.framework import needs
-from askfirst.adapters.gated_call import Codec, GatedCall, GatedTools, Told
+from askfirst.adapters.gated_call import Codec, GatedCall, GatedTools, NotRun
 from askfirst.errors import Denied, HitlError, Pending
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Approved, Refused
@@ -61,7 +61,7 @@ class AskfirstFeedback:
             flow.persistence = default_flow_persistence()
         flow.persistence.save_pending_feedback(asked.flow_id, asked, to_jsonable_python(flow.state))
         decided = self.gate.portal.run(lambda gate: self._call(stored, gate).decided())
-        if isinstance(decided, Told):
+        if isinstance(decided, NotRun):
             raise Denied(self._call(stored).key, decided.text)
         waits = self.gate.portal.run(lambda gate: gate.waiting(self._call(stored).key))
         self._pause(asked, waits)
@@ -87,13 +87,13 @@ class AskfirstFeedback:
 
             codec: Codec[Any] = Codec(
                 lambda value: {"of": method.__name__, "value": to_jsonable_python(value, fallback=str)},
-                lambda kept: _of(method.__name__, kept),
+                lambda kept: _own_result(method.__name__, kept),
             )
-            outcome = self._call(ours["context"]).run_here(body, codec)
+            outcome = self._call(ours["context"]).run_sync(body, codec)
             if isinstance(outcome, Pending):
-                context = _Asked.from_dict({**ours["context"], "metadata": {_OURS: ours}})
+                context = _AskedContext.from_dict({**ours["context"], "metadata": {_OURS: ours}})
                 self._pause(context, outcome)
-            if isinstance(outcome, Told):
+            if isinstance(outcome, NotRun):
                 raise Denied(self._call(ours["context"]).key, outcome.text)
             return outcome.result[0]
 
@@ -132,17 +132,17 @@ class AskfirstFeedback:
         raise HumanFeedbackPending(context=context, callback_info=info)
 
 
-class _Asked(PendingFeedbackContext):
-    """A context whose ``method_name`` stays the method that asked, also if an effect pauses the flow: a resumed flow
-    continues after the method that asked."""
+class _AskedContext(PendingFeedbackContext):
+    """A context that keeps the ``method_name`` that asked, after which CrewAI resumes, also if an effect pauses."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "method_name" or not hasattr(self, name):
             super().__setattr__(name, value)
 
 
-class _Held(FlowPersistence):
-    """A wrapper around the flow's persistence that keeps a pending feedback until the flow ends or pauses again."""
+class _KeepsFeedback(FlowPersistence):
+    """A wrapper around the flow's persistence. CrewAI deletes a pending feedback when it resumes the flow; the
+    wrapper does not, so that after a crash the flow can be resumed again."""
 
     persistence_type: str = "askfirst"
     kept: Any
@@ -172,7 +172,7 @@ def crewai_resumer(flow: Any, feedback: AskfirstFeedback, persistence: Any = Non
 
     async def resume(continuation: Continuation) -> Any:
         flow_id = continuation.thread_id
-        held = _Held(kept=persistence or default_flow_persistence())
+        held = _KeepsFeedback(kept=persistence or default_flow_persistence())
         if held.load_pending_feedback(flow_id) is None:
             return None  # another process has already continued the flow
         paused = flow.from_pending(flow_id, held, **options)
@@ -192,7 +192,7 @@ def crewai_resumer(flow: Any, feedback: AskfirstFeedback, persistence: Any = Non
     return resume
 
 
-def _of(name: str, kept: Any) -> Any:
+def _own_result(name: str, kept: Any) -> Any:
     if kept["of"] != name:
         raise HitlError(f"{name} was not run: the approval was used for {kept['of']}, and permits one effect")
     return kept["value"]

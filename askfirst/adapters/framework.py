@@ -1,5 +1,4 @@
-"""The framework of an adapter: its import, or the error that names the extra to install; and its objects, as users
-give them."""
+"""Importing the framework of an adapter, and the framework's objects that users give, directly or as a function."""
 
 from __future__ import annotations
 
@@ -22,8 +21,9 @@ def needs(extra: str) -> Generator[None]:
         raise MissingExtra(f"askfirst.adapters for {extra}", extra) from error
 
 
-async def made(given: Any, kind: type[Any], *args: Any) -> Any:
-    """``given`` if it is a ``kind``; else the result of the function ``given`` (sync or async) for ``args``."""
+async def instance_from(given: Any, kind: type[Any], *args: Any) -> Any:
+    """``given`` itself if it is a ``kind``; else ``given`` is a function (sync or async), and its result for
+    ``args``."""
     if isinstance(given, kind):
         return given
     found = given(*args)

@@ -24,14 +24,14 @@ T = TypeVar("T")
 ToolsGiven = Iterable[str] | Mapping[str, Mapping[str, Any]] | None
 """The tools of an adapter: names, or names with options of `Gate.guarded`; None for all."""
 
-_LOOKS = 5
-"""How often `GatedCall.enter` tries again if a request is settled between two of its reads."""
+_TRIES = 5
+"""How often `GatedCall.enter` tries, because a request may be settled between two of its reads."""
 _OTHER_ARGUMENTS = "its arguments are not those that a person was asked about"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The call does not run, or is not repeated: the text that the model gets in place of a result."""
+class NotRun:
+    """The call's body does not run now, and ``text`` is what the model gets in place of a result."""
 
     text: str
 
@@ -59,7 +59,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """How a framework's result is encoded as JSON for the ledger, and decoded again."""
+    """How a framework's result is encoded as JSON for the ledger and decoded again."""
 
     encode: Callable[[T], Any]
     decode: Callable[[Any], T]
@@ -73,28 +73,38 @@ class GatedCall:
     key: str
     action: Action
     pauses: tuple[type[BaseException], ...] = ()
-    """Exceptions by which a body itself stops to wait; the framework later runs such a body again from its start."""
+    """The framework's exceptions by which a body pauses its run. The framework later runs the body again from its
+    start."""
     before_asking: Callable[[], Awaitable[None]] | None = None
     """Stores what the framework needs to continue; awaited before a person is asked."""
 
-    async def decided(self) -> Approved | Told | None:
-        """Open the call's request, once, and return the decision; None while a person has to decide. The body does
-        not begin."""
+    async def decided(self) -> Approved | NotRun | None:
+        """Open the call's request, once, and return the decision; None while it is pending. The body does not
+        begin."""
         try:
             verdict = await self.gate.open(self.key, self.action, before_asking=self.before_asking)
         except KeyConflict:
-            return Told(not_run(self.action.tool, _OTHER_ARGUMENTS))
+            return NotRun(not_run(self.action.tool, _OTHER_ARGUMENTS))
         return self._refused(verdict) if isinstance(verdict, Refused) else verdict
 
-    async def enter(self) -> Start | Done | Told | Pending:
+    async def enter(self) -> Start | Done | NotRun | Pending:
         """Take the call through the gate up to its body. `Pending`: a person has to decide first."""
-        for _ in range(_LOOKS):
+        for _ in range(_TRIES):
             entered = await self._enter()
             if entered is not None:
                 return entered
-        return Told(not_run(self.action.tool, "its request was withdrawn"))
+        return NotRun(not_run(self.action.tool, "its request was withdrawn"))
 
-    async def _enter(self) -> Start | Done | Told | Pending | None:
+    async def enter_within(self, wait: float | None) -> Start | Done | NotRun | Pending:
+        """`enter`, and wait in place for the decision, for at most ``wait`` seconds; None waits without limit."""
+        entered = await self.enter()
+        while isinstance(entered, Pending) and wait != 0:
+            if await self.gate.ledger.wait(self.key, entered.request.question_id, wait) is None:
+                break
+            entered = await self.enter()
+        return entered
+
+    async def _enter(self) -> Start | Done | NotRun | Pending | None:
         """One try of `enter`; None if the request was settled between two reads, so that another try is needed."""
         tool = self.action.tool
         try:
@@ -108,7 +118,7 @@ class GatedCall:
                 return Start(verdict.args, note, is_recorded=False)
             begun = await self.gate.begin(self.key, verdict.args)
         except (KeyConflict, NotApproved):
-            return Told(not_run(tool, _OTHER_ARGUMENTS))
+            return NotRun(not_run(tool, _OTHER_ARGUMENTS))
         match begun:
             case Granted(idempotency_key, attempt, edited):
                 args, said = (verdict.args, note) if edited is None else (edited, edited_notice(edited))
@@ -116,13 +126,13 @@ class GatedCall:
             case Finished(stored):
                 return self._finished(stored, note)
             case InDoubt():
-                if self.before_asking is not None:  # if the policy allowed the call, nobody was asked so far
+                if self.before_asking is not None:  # nobody was asked so far if the policy allowed the call
                     await self.before_asking()
                 return await self.gate.waiting(self.key)
             case Refused():
                 return self._refused(begun)
             case _:
-                return Told(not_run(tool, "another process runs it just now"))
+                return NotRun(not_run(tool, "another process runs it just now"))
 
     async def finish(self, started: Start, value: Any) -> None:
         """Record the result of the body, as JSON. Raises `GrantLost`."""
@@ -140,7 +150,7 @@ class GatedCall:
             await self.gate.ledger.abandon(self.key)
 
     async def stop(self, started: Start, error: BaseException) -> None:
-        """Record how a body that raised has ended: it failed, it stopped by itself to wait, or it was cancelled."""
+        """Record how a body that raised has ended: it failed, it paused its run, or it was cancelled."""
         if isinstance(error, self.pauses):
             if started.is_recorded:
                 await self.gate.pause(self.key)
@@ -151,8 +161,9 @@ class GatedCall:
 
     async def run(
         self, body: Callable[[Start], Awaitable[T]], codec: Codec[T]
-    ) -> Ran[tuple[T, str | None]] | Told | Pending:
-        """Take the call through the gate and run its body; the result comes with the note for the model before it."""
+    ) -> Ran[tuple[T, str | None]] | NotRun | Pending:
+        """Take the call through the gate and run its body. Returns the result, and the note that the model gets
+        before it."""
         entered = await self.enter()
         if isinstance(entered, Done):
             return Ran((codec.decode(entered.value), entered.note))
@@ -166,9 +177,9 @@ class GatedCall:
         await self.finish(entered, codec.encode(result))
         return Ran((result, entered.note))
 
-    def run_here(
+    def run_sync(
         self, body: Callable[[Start], T], codec: Codec[T]
-    ) -> Ran[tuple[T, str | None]] | Told | Pending:
+    ) -> Ran[tuple[T, str | None]] | NotRun | Pending:
         """`run` for code without an event loop: the body runs in this thread. The gate has to be made with its
         store's URL."""
         portal = self.gate.portal
@@ -188,18 +199,21 @@ class GatedCall:
         return Ran((result, entered.note))
 
     def _on(self, gate: Gate) -> GatedCall:
+        """This call on the gate of the portal's event loop."""
         return replace(self, gate=gate)
 
-    def _refused(self, refused: Refused) -> Told:
+    def _refused(self, refused: Refused) -> NotRun:
         tool = self.action.tool
-        return Told(denial(tool, refused.reason) if refused.by is not None else not_run(tool, refused.reason))
+        return NotRun(
+            denial(tool, refused.reason) if refused.by is not None else not_run(tool, refused.reason)
+        )
 
-    def _finished(self, stored: Stored, note: str | None) -> Done | Told:
+    def _finished(self, stored: Stored, note: str | None) -> Done | NotRun:
         tool = self.action.tool
         if stored.error is not None:
-            return Told(failed(tool, stored.error))
+            return NotRun(failed(tool, stored.error))
         if stored.digest is not None:
-            return Told(f"{tool} ran before, and its result was not kept: {stored.problem}.")
+            return NotRun(f"{tool} ran before, and its result was not kept: {stored.problem}.")
         return Done(stored.value, note)
 
 
@@ -255,7 +269,7 @@ class GatedTools:
     ) -> GatedCall:
         """A call at the gate. ``thread`` is what a worker resumes, ``call_id`` names the call in it.
 
-        ``before`` are the framework's last steps, for the person who decides: ``{"who": "tool", "text": "…"}``.
+        ``before`` are the framework's last steps, for the person who decides (`askfirst.display.steps_before`).
         """
         options = (self.tools or {}).get(name, _PLAIN)
         listed = self.tools is not None and name in self.tools
@@ -277,6 +291,13 @@ class GatedTools:
             resumes=thread,
         )
         return GatedCall(self.gate, f"{self.framework}:{thread}:{call_id}", action, self.pauses)
+
+
+def with_defaults(args: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a call with the defaults of the tool's JSON Schema, as a person sees them and as they run."""
+    fields: Mapping[str, Any] = (schema or {}).get("properties", {})
+    defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+    return {**defaults, **args}
 
 
 def _given(tools: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, _Options]:

@@ -47,7 +47,7 @@ async def load(store: Checkpointer, framework: str, run: str) -> KeptState:
     state: JsonObject = {}
     for message in stored.messages:
         if isinstance(message, UserMessage):
-            state = _changed(state, from_json(message.text))
+            state = _applied(state, from_json(message.text))
     return KeptState(thread_id, state, stored.fence)
 
 
@@ -62,7 +62,7 @@ async def keep(store: Checkpointer, known: KeptState, state: JsonObject) -> Kept
             f"the state of this run has {size:,} bytes, and at most {MOST_BYTES:,} are kept, so nobody was asked; "
             "shorten the conversation"
         )
-    change = _change(known.state or {}, state)
+    change = _changes(known.state or {}, state)
     if not change and known.state is not None:
         return known
     step = Step("kept", [UserMessage(to_json(change).decode())], run=RunRecord("kept"), release=True)
@@ -81,7 +81,7 @@ class KeptRun:
     framework: str
     run: str
     is_behind: bool = False
-    """Whether another process has written since this one read. Then this one stores nothing more."""
+    """Whether another process has written since this process read. Then this process stores nothing more."""
     _known: KeptState | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -105,7 +105,7 @@ class KeptRun:
 
 
 def kept_resumer(framework: str, go_on: Callable[[KeptRun], Awaitable[object]]) -> Resumer:
-    """A resumer for a framework whose runs are stored here: ``go_on`` continues a stored run."""
+    """A resumer for a framework whose runs' states are stored by this module: ``go_on`` continues a stored run."""
 
     async def resume(continuation: Continuation) -> object:
         if continuation.checkpointer is None:
@@ -126,9 +126,9 @@ def kept_thread(framework: str, run: str) -> str:
     return f"{_PREFIX}sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def _change(old: JsonObject, new: JsonObject) -> dict[str, Any]:
-    """The changes from one state to the next: ``grown`` (lists from their first difference on), ``put`` (fields set)
-    and ``gone`` (fields removed)."""
+def _changes(old: JsonObject, new: JsonObject) -> dict[str, Any]:
+    """The changes from one state to the next: ``grown`` (for each changed list, how many items stay and the new items
+    after them), ``put`` (fields that are set) and ``gone`` (fields that are removed)."""
     grown: dict[str, Any] = {}
     put: dict[str, Any] = {}
     for name, value in new.items():
@@ -146,7 +146,8 @@ def _change(old: JsonObject, new: JsonObject) -> dict[str, Any]:
     return {name: it for name, it in (("grown", grown), ("put", put), ("gone", gone)) if it}
 
 
-def _changed(old: JsonObject, change: dict[str, Any]) -> JsonObject:
+def _applied(old: JsonObject, change: dict[str, Any]) -> JsonObject:
+    """The next state: ``old`` with the changes that `_changes` found."""
     state: JsonObject = {name: it for name, it in old.items() if name not in change.get("gone", ())}
     state.update(change.get("put", {}))
     for name, (same, added) in change.get("grown", {}).items():

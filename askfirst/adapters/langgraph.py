@@ -14,8 +14,8 @@ import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from askfirst.adapters.framework import made, needs
-from askfirst.adapters.gated_call import Codec, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.framework import instance_from, needs
+from askfirst.adapters.gated_call import Codec, GatedTools, NotRun, Start, ToolsGiven
 from askfirst.adapters.langgraph_calls import call_of
 from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
@@ -47,9 +47,9 @@ _SERDE = JsonPlusSerializer()
 class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
     """The gate before the tools of an agent: ``create_agent(model, tools, middleware=[AskfirstMiddleware(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
-    agent needs a checkpointer.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. The agent needs a checkpointer.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:
@@ -61,13 +61,13 @@ class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
         if not self._gated.has(request.tool_call["name"]):
             return handler(request)
         call = call_of(self._gated, request)
-        if isinstance(call, Told):
+        if isinstance(call, NotRun):
             return _result(request, call)
 
         def body(start: Start) -> Result:
             return handler(_with(request, start))
 
-        while isinstance(outcome := call.run_here(body, _CODEC), Pending):
+        while isinstance(outcome := call.run_sync(body, _CODEC), Pending):
             _interrupt(outcome)
         return _result(request, outcome)
 
@@ -78,7 +78,7 @@ class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
         if not self._gated.has(request.tool_call["name"]):
             return await handler(request)
         call = call_of(self._gated, request)
-        if isinstance(call, Told):
+        if isinstance(call, NotRun):
             return _result(request, call)
 
         async def body(start: Start) -> Result:
@@ -118,7 +118,7 @@ def langgraph_resumer(graph: Any, config: Mapping[str, Any] | None = None) -> Re
     """
 
     async def resume(continuation: Continuation) -> Any:
-        compiled = await made(graph, Runnable)
+        compiled = await instance_from(graph, Runnable)
         given = dict(config or {})
         configurable = {**given.get("configurable", {}), "thread_id": continuation.thread_id}
         run: RunnableConfig = cast(RunnableConfig, {**given, "configurable": configurable})
@@ -141,9 +141,9 @@ def _with(request: ToolCallRequest, start: Start) -> ToolCallRequest:
     return request.override(tool_call={**request.tool_call, "args": start.args})
 
 
-def _result(request: ToolCallRequest, outcome: Ran[tuple[Result, str | None]] | Told) -> Result:
+def _result(request: ToolCallRequest, outcome: Ran[tuple[Result, str | None]] | NotRun) -> Result:
     call = request.tool_call
-    if isinstance(outcome, Told):
+    if isinstance(outcome, NotRun):
         return ToolMessage(outcome.text, tool_call_id=call["id"], name=call["name"], status="error")
     result, note = outcome.result
     if note is not None and isinstance(result, ToolMessage) and isinstance(result.content, str):

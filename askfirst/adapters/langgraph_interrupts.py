@@ -1,8 +1,8 @@
 """InterruptRelay: people answer the interrupts of an unchanged LangGraph graph.
 
 For graphs with LangChain's `HumanInTheLoopMiddleware`, a bare ``interrupt()`` or Agent Inbox's ``HumanInterrupt``.
-Each interrupt becomes a request at the gate, and a worker resumes the graph by the interrupt's id with the answer.
-The decision is made once. That the effect happens once is not promised: LangGraph runs the tool without the gate.
+Each interrupt becomes a request at the gate. A worker resumes the graph with the answer, by the interrupt's id. The
+decision is made once. The effect may happen twice, because LangGraph runs the tool without the gate.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from askfirst.adapters.framework import made, needs
-from askfirst.adapters.langgraph_questions import Call, InterruptRequests, Said, asked_by
+from askfirst.adapters.framework import instance_from, needs
+from askfirst.adapters.langgraph_questions import Call, InterruptRequests, PartAnswer, requests_in
 from askfirst.adapters.schema_form import Form
 from askfirst.errors import HitlError, Pending, ResumeFailed
 from askfirst.gate.action import Action
@@ -34,7 +34,8 @@ RESUMER = "langgraph-interrupts"
 """The name under which a worker knows `InterruptRelay.resumer`, unless another is given."""
 _OURS = "askfirst"
 """The ``type`` of interrupts of `AskfirstMiddleware`, which opens its requests itself."""
-_WAITS = object()
+_PENDING = object()
+"""The answer to a part of an interrupt while nobody has given one."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,16 @@ class InterruptRelay:
         """
 
         async def resume(continuation: Continuation) -> Any:
-            compiled, thread = await made(graph, Runnable), continuation.thread_id
+            compiled, thread = await instance_from(graph, Runnable), continuation.thread_id
             given = dict(config or {})
             run = {**given, "configurable": {**given.get("configurable", {}), "thread_id": thread}}
             state = await compiled.aget_state(run)
             if not state.created_at:
                 raise ResumeFailed(f"the graph's checkpointer has no thread {thread!r}")
             while (answer := await self._answer(thread, state.interrupts)) is not None:
-                await compiled.ainvoke(Command(resume=answer), run)  # one at a time: see LangChain's per_call
+                await compiled.ainvoke(
+                    Command(resume=answer), run
+                )  # one at a time, as LangChain's per_call needs
                 state = await compiled.aget_state(run)
             await self._open(self.gate, thread, state.interrupts)
             return state
@@ -82,49 +85,51 @@ class InterruptRelay:
 
     async def _open(self, gate: Gate, thread: str, interrupts: Sequence[Interrupt[Any]]) -> list[Pending]:
         found: list[Pending] = []
-        for interrupt, asked in _relayed(interrupts):
+        for interrupt, asked in _foreign_interrupts(interrupts):
             for place in range(len(asked.parts)):
-                await self._said(gate, thread, interrupt, asked, place)
+                await self._part_answer(gate, thread, interrupt, asked, place)
                 waits = await gate.waiting(_key(self.name, thread, interrupt, place))
                 found += [] if waits is None else [waits]
         return found
 
     async def _answer(self, thread: str, interrupts: Sequence[Interrupt[Any]]) -> dict[str, Any] | None:
-        """The value for the first interrupt whose parts are all answered, by its id; None if there is none."""
-        for interrupt, asked in _relayed(interrupts):
+        """The resume value of the first interrupt whose parts are all answered, by its id; None if there is no such
+        one."""
+        for interrupt, asked in _foreign_interrupts(interrupts):
             said = [
-                await self._said(self.gate, thread, interrupt, asked, place)
+                await self._part_answer(self.gate, thread, interrupt, asked, place)
                 for place in range(len(asked.parts))
             ]
-            is_left = not asked.is_refusable and any(isinstance(it, Refused) for it in said)
-            if _WAITS not in said and not is_left:
+            is_left = not asked.can_deny and any(isinstance(it, Refused) for it in said)
+            if _PENDING not in said and not is_left:
                 return {interrupt.id: asked.resume(said)}
         return None
 
-    async def _said(
+    async def _part_answer(
         self, gate: Gate, thread: str, interrupt: Interrupt[Any], asked: InterruptRequests, place: int
-    ) -> Said:
-        """The answer to a part of an interrupt; `_WAITS` while it is pending. Opens the part's request if need be."""
+    ) -> PartAnswer:
+        """The answer to a part of an interrupt; `_PENDING` while it is pending. Opens the part's request if need
+        be."""
         key, part = _key(self.name, thread, interrupt, place), asked.parts[place]
         if isinstance(part, Form):
-            return await self._form(gate, key, thread, part)
+            return await self._form_answer(gate, key, thread, part)
         action = self._action(part, thread)
         decided = await gate.open(key, action)
-        return _WAITS if decided is None else decided
+        return _PENDING if decided is None else decided
 
     def _action(self, call: Call, thread: str) -> Action:
         return Action(
             tool=call.tool, args=call.args, args_schema=call.schema, resumer=self.name, resumes=thread
         )
 
-    async def _form(self, gate: Gate, key: str, thread: str, form: Form) -> Said:
+    async def _form_answer(self, gate: Gate, key: str, thread: str, form: Form) -> PartAnswer:
         """The value that a form was answered with. If an answer does not fit, the form is asked again with the
         fault."""
         problem, number = None, 1
         while True:
-            known = await self._put(gate, key, thread, form, number, problem)
+            known = await self._open_form(gate, key, thread, form, number, problem)
             if known.status == "pending":
-                return _WAITS
+                return _PENDING
             if known.status != "answered":
                 return Refused(known.reason or f"the question was {known.status.replace('_', ' ')}")
             try:
@@ -132,7 +137,7 @@ class InterruptRelay:
             except ValueError as error:
                 problem, number = str(error), number + 1
 
-    async def _put(
+    async def _open_form(
         self, gate: Gate, key: str, thread: str, form: Form, number: int, problem: str | None
     ) -> StoredRequest:
         payload = form.payload
@@ -145,10 +150,12 @@ class InterruptRelay:
         return await gate.question(key, question_id, payload, {}, resumer=self.name, resumes=thread)
 
 
-def _relayed(interrupts: Sequence[Interrupt[Any]]) -> list[tuple[Interrupt[Any], InterruptRequests]]:
+def _foreign_interrupts(
+    interrupts: Sequence[Interrupt[Any]],
+) -> list[tuple[Interrupt[Any], InterruptRequests]]:
     """The interrupts that are not the gate's own, each with what it asks people."""
     return [
-        (it, asked_by(it.value, it.response_schema if isinstance(it.response_schema, dict) else None))
+        (it, requests_in(it.value, it.response_schema if isinstance(it.response_schema, dict) else None))
         for it in interrupts
         if not (isinstance(it.value, dict) and it.value.get("type") == _OURS)
     ]

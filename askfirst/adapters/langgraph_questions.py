@@ -26,7 +26,7 @@ class Call:
 
 
 Part = Call | Form
-Said = Approved | Refused | Any
+PartAnswer = Approved | Refused | Any
 """The decision on a call, or the value that a form was answered with; `Refused` if nobody answered."""
 
 
@@ -35,12 +35,12 @@ class InterruptRequests:
     """An interrupt as requests: its parts, and a function from the answers to all parts to the resume value."""
 
     parts: tuple[Part, ...]
-    resume: Callable[[Sequence[Said]], Any]
-    is_refusable: bool = True
+    resume: Callable[[Sequence[PartAnswer]], Any]
+    can_deny: bool = True
     """Whether the interrupt has a resume value for a denial; a plain question has none."""
 
 
-def asked_by(value: Any, schema: Mapping[str, Any] | None = None) -> InterruptRequests:
+def requests_in(value: Any, schema: Mapping[str, Any] | None = None) -> InterruptRequests:
     """What an interrupt with this value asks people; ``schema`` is the JSON Schema of its answer."""
     kind: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if isinstance(kind.get("action_requests"), list):
@@ -50,7 +50,7 @@ def asked_by(value: Any, schema: Mapping[str, Any] | None = None) -> InterruptRe
     several: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [kind]
     if several and all(isinstance(it, dict) and "action_request" in it for it in several):
         return _inbox(several)
-    return InterruptRequests((schema_form(as_text(value), schema),), lambda said: said[0], is_refusable=False)
+    return InterruptRequests((schema_form(as_text(value), schema),), lambda said: said[0], can_deny=False)
 
 
 # LangChain's HumanInTheLoopMiddleware.
@@ -93,7 +93,7 @@ def _args_in(schema: Mapping[str, Any]) -> JsonObject | None:
     return None if found is None else {**found, "$defs": dict(defs)}
 
 
-def _decision(name: str, said: Said) -> JsonObject:
+def _decision(name: str, said: PartAnswer) -> JsonObject:
     match said:
         case Approved(args, _, True):
             return {"type": "edit", "edited_action": {"name": name, "args": args}}
@@ -122,7 +122,7 @@ def _inbox(values: Sequence[Mapping[str, Any]]) -> InterruptRequests:
     )
 
 
-def _human_response(value: Mapping[str, Any], said: Said) -> JsonObject:
+def _human_response(value: Mapping[str, Any], said: PartAnswer) -> JsonObject:
     config: Mapping[str, Any] = value.get("config") or {}
     action = value["action_request"]["action"]
     match said:

@@ -1,4 +1,4 @@
-"""Approvals of calls without an id: equal calls are numbered, and each approval is spent once.
+"""Approvals of calls that have no id: equal calls are numbered, and each approval is used (spent) once.
 
 An MCP client that is told to call again sends only the same name and arguments. So the key of a call consists of a
 base, which is the same for equal calls, and an ordinal: the first one whose approval is not spent yet.
@@ -13,7 +13,7 @@ from askfirst.gate.gate import Gate
 from askfirst.gate.key_state import CALL, doubt_answer, doubt_of, key_state
 from askfirst.requests import ApproveAnswer, EscalateAnswer, StoredRequest
 
-REFUSAL_SECONDS = 600.0
+DENIAL_SECONDS = 600.0
 """How long a denial counts: within this time the same call is denied again, without asking anybody."""
 _REMEMBERED = 10_000
 
@@ -37,7 +37,7 @@ class Approvals:
 
         Approvals are spent in order, so a binary search reads only a few of them.
         """
-        low = self._known.get(base, 1) - 1  # known to be spent
+        low = self._known.get(base, 1) - 1  # this ordinal is known to be spent
         high, step = low + 1, 1
         while await self._is_spent(key_of(base, high)):
             low, high, step = high, high + step, step * 2
@@ -55,7 +55,7 @@ class Approvals:
 
     async def _is_spent(self, key: str) -> bool:
         """Whether the approval under this key is spent: its call ran, runs in this process, or was denied longer ago
-        than `REFUSAL_SECONDS`."""
+        than `DENIAL_SECONDS`."""
         await self._gate.ready()
         stored = await self._gate.ledger.stored(key)
         if stored is None:
@@ -78,7 +78,7 @@ class Approvals:
 
 
 def _is_over(known: StoredRequest | None) -> bool:
-    """Whether a request was settled longer ago than `REFUSAL_SECONDS`, so that an equal call needs a new one."""
+    """Whether a request was settled longer ago than `DENIAL_SECONDS`, so that an equal call needs a new one."""
     if known is None or known.status == "pending":
         return False
-    return known.settled_at is None or time.time() - known.settled_at > REFUSAL_SECONDS
+    return known.settled_at is None or time.time() - known.settled_at > DENIAL_SECONDS

@@ -11,8 +11,16 @@ from typing import Any, cast
 
 from askfirst.adapters.gated_call import GatedCall, GatedTools, Start
 from askfirst.adapters.mcp_approvals import Approvals
-from askfirst.adapters.mcp_messages import Message, ToolCall, dump, noted, response, result_of, told
-from askfirst.adapters.mcp_state import CallState, Seal
+from askfirst.adapters.mcp_messages import (
+    Message,
+    ToolCall,
+    dump,
+    response,
+    result_of,
+    text_result,
+    with_note,
+)
+from askfirst.adapters.mcp_state import CallState, StateCipher
 from askfirst.adapters.mcp_upstream import Upstream, UpstreamLost, UpstreamRefused
 from askfirst.digests import canonical_json
 from askfirst.errors import GrantLost
@@ -24,11 +32,11 @@ logger = logging.getLogger("askfirst.mcp")
 class McpCalls:
     """The calls of one server's tools. ``server`` is its name, which is the toolset in the policy."""
 
-    def __init__(self, gate: Gate, server: str, seal: Seal) -> None:
+    def __init__(self, gate: Gate, server: str, cipher: StateCipher) -> None:
         self.gate = gate
         self.approvals = Approvals(gate)
         self._server = server
-        self._seal = seal
+        self._cipher = cipher
         self._tools = GatedTools.of(gate, "mcp", None)
 
     # A key is made of the requester, the tool's definition, the arguments, and an ordinal for equal calls.
@@ -64,16 +72,16 @@ class McpCalls:
 
         If the connection to the server ends before it answers, the call is in doubt. Raises `UpstreamRefused`.
         """
-        inputs: Any = call.params.get("inputResponses") if state.is_upstreams else None
-        is_as_it_came = "requestState" not in call.params and not inputs and start.args == call.args
+        inputs: Any = call.params.get("inputResponses") if state.is_for_upstream else None
+        is_unchanged = "requestState" not in call.params and not inputs and start.args == call.args
         sent = call.to_upstream(start.args, state.upstream, inputs)
         self.approvals.running.add(gated.key)
         try:
-            back, answer = await upstream.request(sent, raw if is_as_it_came else None)
+            back, answer = await upstream.request(sent, raw if is_unchanged else None)
         except UpstreamLost:
             await gated.abandon(start)
-            lost = "the server went away, and it is unknown whether the call took effect; a person decides"
-            return told_to(call, f"{call.name}: {lost} when it is called again.")
+            lost = "the connection ended, and it is unknown whether the call took effect; a person decides"
+            return text_response(call, f"{call.name}: {lost} when it is called again.")
         except UpstreamRefused:
             await self.gate.pause(gated.key)  # the approval is not spent
             raise
@@ -85,11 +93,11 @@ class McpCalls:
         result = result_of(answer)
         if result.get("resultType") == "input_required":  # the server needs input from its client first
             await self.gate.pause(gated.key)
-            wrapped = replace(state, upstream=result.get("requestState"), is_upstreams=True, rounds=0)
-            return dump({**answer, "result": {**result, "requestState": self._seal.close(wrapped)}})
+            wrapped = replace(state, upstream=result.get("requestState"), is_for_upstream=True, rounds=0)
+            return dump({**answer, "result": {**result, "requestState": self._cipher.encrypt(wrapped)}})
         kept = {name: answer[name] for name in ("jsonrpc", "result", "error") if name in answer}
         if start.note is not None:
-            kept = noted(kept, start.note)
+            kept = with_note(kept, start.note)
         try:
             await gated.finish(start, {"nonce": state.nonce, "response": kept})
         except GrantLost:
@@ -97,9 +105,9 @@ class McpCalls:
         return back if start.note is None and raw is not None else dump({**kept, "id": call.id})
 
 
-def told_to(call: ToolCall, text: str) -> bytes:
+def text_response(call: ToolCall, text: str) -> bytes:
     """A response to a call with a text in place of a result."""
-    return dump(response(call.id, told(text), is_modern=call.is_modern))
+    return dump(response(call.id, text_result(text), is_modern=call.is_modern))
 
 
 def _short(requester: str) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import cast
 
-from askfirst.adapters.gated_call import Done, Told
-from askfirst.adapters.mcp_calls import McpCalls, told_to
+from askfirst.adapters.gated_call import Done, NotRun
+from askfirst.adapters.mcp_calls import McpCalls, text_response
 from askfirst.adapters.mcp_messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -26,7 +26,7 @@ from askfirst.adapters.mcp_messages import (
     meta_of,
     response,
 )
-from askfirst.adapters.mcp_state import CallState, Seal
+from askfirst.adapters.mcp_state import CallState, StateCipher
 from askfirst.adapters.mcp_tasks import McpTasks
 from askfirst.adapters.mcp_upstream import Upstream, UpstreamRefused
 from askfirst.agent.verdicts import not_run
@@ -47,9 +47,9 @@ Link = Callable[[Pending], Awaitable[str | None]]
 
 
 def is_gated(message: Message) -> bool:
-    """Whether the gate handles a client's message; all others pass.
+    """Whether the gate handles a client's message; all other messages are forwarded.
 
-    A call without an id (a notification) is handled too: some servers might run it, and the gate refuses it.
+    A call without an id (a notification) is handled too, and refused, because some servers might run it.
     """
     return message.get("method") in _GATED
 
@@ -74,9 +74,9 @@ class McpGate:
         self._gate = gate
         self._hold = hold
         self._link = link or _page
-        self._seal = Seal(secret)
-        self._calls = McpCalls(gate, server, self._seal)
-        self._tasks = McpTasks(self._calls, self._seal)
+        self._cipher = StateCipher(secret)
+        self._calls = McpCalls(gate, server, self._cipher)
+        self._tasks = McpTasks(self._calls, self._cipher)
 
     async def aclose(self) -> None:
         """Cancel the calls that are running for tasks."""
@@ -109,12 +109,12 @@ class McpGate:
             return dump(Refusal(INTERNAL_ERROR, sentence, asked).message)
 
     async def _called(self, call: ToolCall, raw: bytes, upstream: Upstream, requester: str) -> bytes | None:
-        state = self._seal.open(call.params.get("requestState"))
+        state = self._cipher.decrypt(call.params.get("requestState"))
         if state is None:
             probe = self._calls.gated("", 0, call.name, call.args, None)
             decision = await self._gate.judge(probe.action)
             if decision.verdict == "deny":
-                return told_to(call, not_run(call.name, decision.reason or "it is not allowed"))
+                return text_response(call, not_run(call.name, decision.reason or "it is not allowed"))
             if decision.verdict == "allow" and not probe.action.requires_approval:
                 return None
         return await self._asked(call, raw, upstream, requester, state)
@@ -139,8 +139,8 @@ class McpGate:
                     hold = 0.0
                     continue  # it is settled; the tool's definition may have changed meanwhile
                 return await self._waiting(call, entered, state)
-            if isinstance(entered, Told):
-                return told_to(call, entered.text)
+            if isinstance(entered, NotRun):
+                return text_response(call, entered.text)
             if isinstance(entered, Done):
                 if entered.value["nonce"] != state.nonce:  # another call has spent this approval
                     state = replace(state, ordinal=await approvals.first(base))
@@ -163,12 +163,12 @@ class McpGate:
             f"{call.name} has not run yet: a person has to approve it first, {where}. "
             "Call it again with the same arguments later: it runs once it is approved."
         )
-        return told_to(call, text)
+        return text_response(call, text)
 
     def _elicited(self, call: ToolCall, link: str, state: CallState) -> bytes:
         result: Message = {
             "resultType": "input_required",
-            "requestState": self._seal.close(replace(state, rounds=state.rounds + 1)),
+            "requestState": self._cipher.encrypt(replace(state, rounds=state.rounds + 1)),
         }
         if state.rounds == 0:
             message = f"{call.name} needs your approval. Open the page, look at the call and decide there."

@@ -16,11 +16,18 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from askfirst.adapters.mcp_gate import McpGate, is_gated
-from askfirst.adapters.mcp_http_upstream import HOP, HttpRefusal, HttpUpstream, header_text, passed_on
+from askfirst.adapters.mcp_http_upstream import (
+    HOP_BY_HOP,
+    HttpRefusal,
+    HttpUpstream,
+    forwarded_headers,
+    header_text,
+)
 from askfirst.adapters.mcp_messages import INVALID_REQUEST, Message, Refusal, as_object, dump, line_of, read
 from askfirst.loopback import LOOPBACK_HOSTS
 
 LARGEST_BODY = 64 * 1024 * 1024
+"""The most bytes of a request's body."""
 
 
 class HttpGate:
@@ -77,18 +84,19 @@ class HttpGate:
 
     async def _pass(self, request: Request, url: str, body: bytes) -> Response:
         """Forward a request unchanged, and stream its response back."""
-        headers = passed_on(request.headers.raw, drop=HOP)
+        headers = forwarded_headers(request.headers.raw, drop=HOP_BY_HOP)
         sent = self._client.build_request(request.method, url, headers=headers, content=body)
         try:
             back = await self._client.send(sent, stream=True)
         except httpx2.TransportError as error:
             return PlainTextResponse(f"the server cannot be reached: {type(error).__name__}", 502)
         answer = StreamingResponse(back.aiter_raw(), back.status_code, background=BackgroundTask(back.aclose))
-        answer.raw_headers = passed_on(back.headers.raw, drop=HOP)
+        answer.raw_headers = forwarded_headers(back.headers.raw, drop=HOP_BY_HOP)
         return answer
 
     async def _gated(self, request: Request, message: Message, raw: bytes) -> Response | None:
-        """Put a call to the gate; None if it passes. Events of the server before its response are forwarded."""
+        """Put a call to the gate; None if the call is to be forwarded. Events that the server sends first are
+        streamed."""
         upstream = HttpUpstream(self._client, self._upstream, request)
         line = line_of(raw, message)
         requester = _requester(request, self._requester)
@@ -148,6 +156,7 @@ def _content_type(request: Request) -> tuple[str, dict[str, str]]:
 
 
 def _requester(request: Request, otherwise: str) -> str:
+    """Who calls: a digest of the request's ``Authorization`` header; without one, ``otherwise``."""
     login = request.headers.get("authorization")
     return otherwise if login is None else f"authorization:{hashlib.sha256(login.encode()).hexdigest()}"
 

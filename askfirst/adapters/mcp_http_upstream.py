@@ -15,7 +15,7 @@ from askfirst.adapters.mcp_messages import Message, as_object, dump
 from askfirst.adapters.mcp_upstream import UpstreamLost, UpstreamRefused, find_tool
 from askfirst.ids import new_id
 
-HOP = frozenset(
+HOP_BY_HOP = frozenset(
     {
         "connection",
         "host",
@@ -42,7 +42,9 @@ class HttpRefusal(UpstreamRefused):
     def __init__(self, back: httpx2.Response, body: bytes) -> None:
         super().__init__(f"HTTP {back.status_code}")
         self.response = Response(body, back.status_code)
-        self.response.raw_headers = passed_on(back.headers.raw, drop=HOP | {"content-encoding"})
+        self.response.raw_headers = forwarded_headers(
+            back.headers.raw, drop=HOP_BY_HOP | {"content-encoding"}
+        )
 
 
 class HttpUpstream:
@@ -57,19 +59,19 @@ class HttpUpstream:
 
     async def request(self, message: Message, raw: bytes | None = None) -> tuple[bytes, Message]:
         """Post a request, and wait for its response. Raises `UpstreamLost` and `HttpRefusal`."""
-        return await self._post(message, dump(message) if raw is None else raw, is_told=True)
+        return await self._post(message, dump(message) if raw is None else raw, forwards_events=True)
 
     async def tool(self, name: str, meta: Message) -> Message | None:
         """The definition of a tool, as the server gives it now."""
 
         async def ask(message: Message) -> Message:
             message = {**message, "id": new_id()}
-            return (await self._post(message, dump(message), is_told=False))[1]
+            return (await self._post(message, dump(message), forwards_events=False))[1]
 
         return await find_tool(ask, name, meta)
 
-    async def _post(self, message: Message, body: bytes, *, is_told: bool) -> tuple[bytes, Message]:
-        headers = passed_on(self._request.headers.raw, drop=HOP | _OWN)
+    async def _post(self, message: Message, body: bytes, *, forwards_events: bool) -> tuple[bytes, Message]:
+        headers = forwarded_headers(self._request.headers.raw, drop=HOP_BY_HOP | _OWN)
         if any(name == b"mcp-method" for name, _ in headers):
             headers = _mirrored(headers, message)
         headers.append((b"accept-encoding", b"identity"))
@@ -78,7 +80,7 @@ class HttpUpstream:
             back = await self._client.send(sent, stream=True)
             try:
                 if back.headers.get("content-type", "").startswith("text/event-stream"):
-                    return await self._from_events(back, message, is_told=is_told)
+                    return await self._from_events(back, message, forwards_events=forwards_events)
                 whole = await back.aread()
             finally:
                 await back.aclose()
@@ -89,13 +91,13 @@ class HttpUpstream:
             raise UpstreamLost from None
 
     async def _from_events(
-        self, back: httpx2.Response, message: Message, *, is_told: bool
+        self, back: httpx2.Response, message: Message, *, forwards_events: bool
     ) -> tuple[bytes, Message]:
         async for event, data in _events(back.aiter_bytes()):
             told = as_object(json.loads(data)) if data else {}
             if "method" not in told and told.get("id") == message["id"]:
                 return data, told
-            if is_told:
+            if forwards_events:
                 self.events.put_nowait(event)
         raise UpstreamLost
 
@@ -116,7 +118,7 @@ async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, by
             lines = []
 
 
-def passed_on(raw: list[tuple[bytes, bytes]], drop: frozenset[str]) -> list[tuple[bytes, bytes]]:
+def forwarded_headers(raw: list[tuple[bytes, bytes]], drop: frozenset[str]) -> list[tuple[bytes, bytes]]:
     """The headers to forward: all but those to ``drop``."""
     return [(name, value) for name, value in raw if name.lower().decode("latin-1") not in drop]
 

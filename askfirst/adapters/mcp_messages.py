@@ -1,4 +1,5 @@
-"""Messages of MCP as the gate reads and writes them: JSON-RPC, parsed strictly, so that all servers read the same."""
+"""Messages of MCP (JSON-RPC) as the gate reads and writes them. It refuses messages that servers may read
+differently."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def _check_spelling(params: Message, id: Any) -> None:
 
 
 def line_of(raw: bytes, message: Message) -> bytes:
-    """A message as one line for a server: its own bytes, unless some programs would read them as several lines."""
+    """A message as one line for a server: its original bytes, unless some programs would read them as several
+    lines."""
     line = raw.rstrip(b"\r\n")
     text = line.decode("utf-8")
     return dump(message) if any(each in text for each in _BREAKS) else line
@@ -186,15 +188,15 @@ def response(id: Any, result: Message, *, is_modern: bool) -> Message:
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
-def told(text: str) -> Message:
-    """A result with a text that says why the call has no result of its own.
+def text_result(text: str) -> Message:
+    """A result with a text, for a call that has no result.
 
-    It is marked as an error, because clients check other results against the tool's output schema.
+    The result is marked as an error, because clients check other results against the tool's output schema.
     """
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def noted(message: Message, note: str) -> Message:
+def with_note(message: Message, note: str) -> Message:
     """A response with a note before the content of its result."""
     result = result_of(message)
     content: Any = result.get("content")

@@ -27,24 +27,24 @@ class CallState:
     rounds: int = 0
     """How often the client was told to try again."""
     upstream: str | None = None
-    """The server's own state, if it asked its client for something."""
-    is_upstreams: bool = False
-    """Whether the client's next input is meant for the server."""
+    """The state that the server behind the gate sent with its request for input, if it sent one."""
+    is_for_upstream: bool = False
+    """Whether the client's next input is for the server behind the gate."""
 
 
-class Seal:
+class StateCipher:
     """Encrypts states as tokens. Without a ``secret``, tokens are valid until the process ends."""
 
     def __init__(self, secret: str | None) -> None:
         key = secrets.token_bytes(32) if secret is None else _derived(secret)
         self._fernet = Fernet(base64.urlsafe_b64encode(key))
 
-    def close(self, state: CallState) -> str:
+    def encrypt(self, state: CallState) -> str:
         """The token of a state."""
-        whole = [state.base, state.ordinal, state.nonce, state.rounds, state.upstream, state.is_upstreams]
+        whole = [state.base, state.ordinal, state.nonce, state.rounds, state.upstream, state.is_for_upstream]
         return OURS + self._fernet.encrypt(json.dumps(whole).encode()).decode()
 
-    def open(self, token: Any) -> CallState | None:
+    def decrypt(self, token: Any) -> CallState | None:
         """The state in a token of the gate; None for other tokens, forged ones, and tokens of another secret."""
         if not isinstance(token, str) or not token.startswith(OURS):
             return None

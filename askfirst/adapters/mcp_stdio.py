@@ -11,7 +11,7 @@ from typing import BinaryIO, TypeVar
 from askfirst.adapters.mcp_gate import McpGate, is_gated
 from askfirst.adapters.mcp_messages import INVALID_REQUEST, Message, Refusal, as_object, dump, line_of, read
 from askfirst.adapters.mcp_upstream import UpstreamLost, find_tool
-from askfirst.adapters.stdio_pipes import GRACE_SECONDS, LONGEST_LINE, ended, lines_of, write_line
+from askfirst.adapters.stdio_pipes import GRACE_SECONDS, LONGEST_LINE, end_process, lines_of, write_line
 from askfirst.ids import new_id
 
 S = TypeVar("S")
@@ -58,7 +58,7 @@ class StdioGate:
                 task.cancel()
             await asyncio.gather(*self._calls.values(), return_exceptions=True)
             await self._gate.aclose()
-            code = await ended(process)
+            code = await end_process(process)
         return code
 
     async def _end_server(self, process: asyncio.subprocess.Process, from_server: asyncio.Task[None]) -> None:
@@ -110,7 +110,7 @@ class StdioGate:
 
     async def _from_server(self) -> None:
         try:
-            async for raw in _open(self._process and self._process.stdout):
+            async for raw in _open_stream(self._process and self._process.stdout):
                 awaited = self._response(raw) if self._awaited else None
                 if awaited is not None:
                     future, message = awaited
@@ -157,7 +157,7 @@ class StdioGate:
         return await find_tool(ask, name, meta)
 
     async def _send(self, line: bytes) -> None:
-        stdin = _open(self._process and self._process.stdin)
+        stdin = _open_stream(self._process and self._process.stdin)
         stdin.write(line + b"\n")
         await stdin.drain()
 
@@ -166,7 +166,7 @@ class StdioGate:
             await write_line(self._out, line)
 
 
-def _open(stream: S | None) -> S:
+def _open_stream(stream: S | None) -> S:
     """A stream of the server's process; raises `UpstreamLost` if the process has none."""
     if stream is None:
         raise UpstreamLost

@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from askfirst.adapters.gated_call import Done, GatedCall, Start, Told
+from askfirst.adapters.gated_call import Done, GatedCall, NotRun, Start
 from askfirst.adapters.mcp_approvals import key_of
 from askfirst.adapters.mcp_calls import McpCalls
 from askfirst.adapters.mcp_messages import (
@@ -25,11 +25,12 @@ from askfirst.adapters.mcp_messages import (
     meta_of,
     response,
     result_of,
-    told,
+    text_result,
 )
-from askfirst.adapters.mcp_state import OURS, CallState, Seal
+from askfirst.adapters.mcp_state import OURS, CallState, StateCipher
 from askfirst.adapters.mcp_upstream import Upstream
 from askfirst.agent.verdicts import not_run
+from askfirst.clock import DAY
 from askfirst.errors import HitlNoPendingRequest, Pending
 from askfirst.gate.key_state import CALL
 from askfirst.ids import new_id
@@ -38,21 +39,20 @@ from askfirst.requests import StoredRequest
 logger = logging.getLogger("askfirst.mcp")
 
 POLL_MILLISECONDS = 2_000
-_DAY = 86_400_000
 
 
 class McpTasks:
     """Answers requests of clients about the gate's tasks."""
 
-    def __init__(self, calls: McpCalls, seal: Seal) -> None:
+    def __init__(self, calls: McpCalls, cipher: StateCipher) -> None:
         self._calls = calls
-        self._seal = seal
+        self._cipher = cipher
         self._bodies: dict[str, asyncio.Task[bytes]] = {}
-        """Calls that run in this process, by key: they go on after the poll that started them has ended."""
+        """Calls that run in this process, by key. They continue after the poll that started them has ended."""
 
     def opened(self, call: ToolCall, pending: Pending, state: CallState, text: str) -> bytes:
-        """The response to a call that says that it is a task now."""
-        result = {"resultType": "task", **_fields(self._seal.close(state), pending, "working", text)}
+        """The response that turns a call into a task."""
+        result = {"resultType": "task", **_fields(self._cipher.encrypt(state), pending, "working", text)}
         return dump(response(call.id, result, is_modern=True))
 
     async def answer(self, message: Message, upstream: Upstream, requester: str) -> bytes | None:
@@ -61,7 +61,7 @@ class McpTasks:
         if not isinstance(name, str) or not name.startswith(OURS):
             return None
         request_id = message.get("id")
-        state = self._seal.open(name)
+        state = self._cipher.decrypt(name)
         key = "" if state is None else key_of(state.base, state.ordinal)
         stored = None if state is None else await self._calls.gate.ledger.stored(key)
         asked = None if stored is None else stored.requests.get(CALL)
@@ -89,18 +89,18 @@ class McpTasks:
         if key not in self._bodies:
             tool = await upstream.tool(call.name, meta_of(call.message))
             if self._calls.base(requester, call.name, call.args, tool) != state.base:
-                changed = "the tool's definition changed since it was asked about: call it again"
-                return "completed", {"result": told(not_run(call.name, changed))}
+                changed = "the tool's definition changed since a person was asked: call it again"
+                return "completed", {"result": text_result(not_run(call.name, changed))}
             gated = self._calls.gated(state.base, state.ordinal, call.name, call.args, tool)
             entered = await gated.enter()
             if isinstance(entered, Pending):
                 return "working", None
-            if isinstance(entered, Told):
-                return "completed", {"result": told(entered.text)}
+            if isinstance(entered, NotRun):
+                return "completed", {"result": text_result(entered.text)}
             if isinstance(entered, Done):
                 if entered.value["nonce"] != state.nonce:
                     spent = "another call has used this approval: call it again"
-                    return "completed", {"result": told(not_run(call.name, spent))}
+                    return "completed", {"result": text_result(not_run(call.name, spent))}
                 return _ended(cast(Message, entered.value["response"]))
             self._begin(call, upstream, gated, entered, state)
         body = self._bodies[key]
@@ -126,7 +126,7 @@ def _ended(answer: Message) -> tuple[str, Message]:
         return "failed", {"error": answer["error"]}
     result = result_of(answer)
     if result.get("resultType") == "input_required":
-        result = told(
+        result = text_result(
             "The server asks for input that a task cannot pass on. The call is approved: make it again."
         )
     return "completed", {"result": result}
@@ -139,7 +139,7 @@ def _fields(name: str, asked: Pending | StoredRequest, status: str, text: str | 
         "status": status,
         "createdAt": created,
         "lastUpdatedAt": created if status == "working" else _moment(time.time()),
-        "ttlMs": _DAY if seconds is None else round(seconds * 1000),
+        "ttlMs": DAY if seconds is None else round(seconds * 1000),
         "pollIntervalMs": POLL_MILLISECONDS,
     }
     return fields if text is None else {**fields, "statusMessage": text}

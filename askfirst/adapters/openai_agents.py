@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from askfirst.adapters.framework import made, needs
-from askfirst.adapters.gated_call import GatedTools, Told, ToolsGiven
+from askfirst.adapters.framework import instance_from, needs
+from askfirst.adapters.gated_call import GatedTools, NotRun, ToolsGiven
 from askfirst.adapters.kept_state import KeptRun, kept_resumer
 from askfirst.adapters.openai_tools import GatedTool, arguments_in, with_gate
-from askfirst.adapters.run_key import run_with
+from askfirst.adapters.run_key import using_run_key
 from askfirst.errors import Pending
 from askfirst.gate.gate import Gate
 from askfirst.messages import JsonObject
@@ -44,9 +44,10 @@ class Ended:
 def gated(gate: Gate, tools: Sequence[Tool], ask: ToolsGiven = None, *, resumer: str = RESUMER) -> list[Tool]:
     """The tools with the gate before them: ``Agent(…, tools=gated(gate, [refund]))``; run the agent with `run`.
 
-    ``ask`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``ask`` and without a policy, a person decides on every call. Tools
-    that the SDK does not run itself, and agents as tools, cannot be gated: gate the tools of the inner agent.
+    ``ask`` are the names of the tools that a person decides on, or a mapping from names to options of `Gate.guarded`.
+    The gate's policy decides on all other tools. Without ``ask`` and without a policy, a person decides on every
+    call. Tools that the SDK does not run itself, and agents as tools, cannot be gated: gate the tools of the inner
+    agent.
     """
     given = GatedTools.of(gate, RESUMER, ask, resumer)
     return [with_gate(given, tool) for tool in tools]
@@ -82,9 +83,9 @@ def openai_agents_resumer(agent: Any, *, context: Any = None, **options: Any) ->
 
     async def go_on(kept: KeptRun) -> object:
         try:
-            return await _Run(await made(agent, Agent), kept, options).go_on(context)
+            return await _Run(await instance_from(agent, Agent), kept, options).go_on(context)
         except Pending as pending:
-            return pending  # a person is asked about a call in doubt; the answer makes the run due again
+            return pending  # a person is asked about a call in doubt; the answer makes the continuation due again
 
     return kept_resumer(RESUMER, go_on)
 
@@ -98,7 +99,7 @@ class _Run:
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
     async def start(self, input: Any, context: Any) -> RunResult | Ended:
-        return await self._settle(await self._runner(input, context=context))
+        return await self._store_and_ask(await self._runner(input, context=context))
 
     async def go_on(self, context: Any = None) -> RunResult | Ended:
         """Continue the stored run."""
@@ -107,9 +108,9 @@ class _Run:
             return ended
         state = await RunState.from_json(self.agent, copy.deepcopy(kept or {}), context_override=context)
         await self._decide(state)
-        return await self._settle(await self._runner(state))
+        return await self._store_and_ask(await self._runner(state))
 
-    async def _settle(self, result: RunResult) -> RunResult | Ended:
+    async def _store_and_ask(self, result: RunResult) -> RunResult | Ended:
         """Store the run's state, then have people asked; continue until the run ends or waits for people."""
         while True:
             state = result.to_state() if result.interruptions else None
@@ -121,7 +122,7 @@ class _Run:
             result = await self._runner(state)
 
     async def _runner(self, input: Any, **more: Any) -> RunResult:
-        with run_with(self.kept.run):
+        with using_run_key(self.kept.run):
             return await Runner.run(self.agent, input, **self.options, **more)
 
     async def _decide(self, state: RunState[Any, Any]) -> int:
@@ -134,7 +135,7 @@ class _Run:
                 continue  # an approval of the SDK's own
             args = arguments_in(item.arguments)
             decided = await tool.call(self.kept.run, item.agent.name, item.call_id or "", args).decided()
-            if isinstance(decided, Told):
+            if isinstance(decided, NotRun):
                 state.reject(item, rejection_message=decided.text)
             elif decided is not None:
                 state.approve(item)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from askfirst.adapters.framework import needs
-from askfirst.adapters.gated_call import GatedCall, GatedTools, Start
+from askfirst.adapters.gated_call import GatedCall, GatedTools, Start, with_defaults
 from askfirst.adapters.results import result_codec
 from askfirst.adapters.run_key import run_key
 from askfirst.agent.verdicts import not_run
@@ -36,11 +35,9 @@ class GatedTool:
     def call(self, key: str, agent: str, call_id: str, args: JsonObject | None) -> GatedCall:
         """A call at the gate, with the tool's defaults; ``key`` names the run, ``agent`` is the agent that calls."""
         schema = self.tool.params_json_schema
-        fields: Mapping[str, Any] = schema.get("properties", {})
-        defaults = {name: it["default"] for name, it in fields.items() if "default" in it}
         return self.given.call(
             self.tool.name,
-            {**defaults, **(args or {})},
+            with_defaults(args or {}, schema),
             thread=key,
             call_id=f"{agent}:{call_id}",
             schema=schema,
@@ -63,7 +60,7 @@ class GatedTool:
         outcome = await self.call(_key(), name, ctx.tool_call_id, args).run(body, _CODEC)
         if isinstance(outcome, Pending):
             raise outcome  # nobody has decided: the run stops, and its stored state stays as it is
-        return _noted(*outcome.result) if isinstance(outcome, Ran) else outcome.text
+        return _with_note(*outcome.result) if isinstance(outcome, Ran) else outcome.text
 
 
 def with_gate(given: GatedTools, tool: Tool) -> Tool:
@@ -99,7 +96,7 @@ def _key() -> str:
     return key
 
 
-def _noted(result: Any, note: str | None) -> Any:
+def _with_note(result: Any, note: str | None) -> Any:
     """A result with the note for the model before it."""
     if note is None:
         return result

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from askfirst.adapters.framework import made, needs
+from askfirst.adapters.framework import instance_from, needs
 from askfirst.adapters.gated_call import GatedCall, GatedTools, Start, ToolsGiven
 from askfirst.adapters.kept_state import KeptRun, kept_resumer
-from askfirst.adapters.pydantic_ai_messages import open_calls, place_of
+from askfirst.adapters.pydantic_ai_messages import open_calls, place_of, steps_before_call
 from askfirst.adapters.results import result_codec
 from askfirst.agent.arguments import faults
 from askfirst.agent.verdicts import not_run
@@ -44,17 +44,17 @@ with needs("pydantic-ai"):
 RESUMER = "pydantic-ai"
 """The name under which a worker knows `pydantic_ai_resumer`, unless another is given."""
 _PAUSES = (ApprovalRequired, CallDeferred, SkipToolExecution)
-_NOBODY = {"askfirst": "goes on"}
-"""Marks approvals that only resume a run: no person has approved anything with them."""
+_RESUMES_ONLY = {"askfirst": "goes on"}
+"""The metadata of approvals that only resume a run: no person has given them."""
 _CODEC = result_codec(ToolReturn, BinaryContent, ImageUrl, AudioUrl, VideoUrl, DocumentUrl)
 
 
 class AskfirstGate(AbstractCapability[Any]):
     """The gate before an agent's tools: ``Agent(…, capabilities=[AskfirstGate(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
-    agent needs ``DeferredToolRequests`` among its output types.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. The agent needs ``DeferredToolRequests`` among its output types.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:
@@ -79,7 +79,7 @@ class AskfirstGate(AbstractCapability[Any]):
     ) -> Any:
         """Put a call to the gate, with its validated arguments; Pydantic AI calls this."""
         if not self._gated.has(call.tool_name):
-            if ctx.tool_call_metadata == _NOBODY:  # `pydantic_ai_resumer` goes on; nobody approved this call
+            if ctx.tool_call_metadata == _RESUMES_ONLY:  # the resumer approved the call, and no person did
                 ctx.tool_call_approved = False
                 if tool_def.kind == "unapproved":
                     raise ApprovalRequired
@@ -94,7 +94,7 @@ class AskfirstGate(AbstractCapability[Any]):
         if isinstance(outcome, Pending):
             raise ApprovalRequired(metadata={"askfirst": {"case": outcome.case, "key": outcome.key}})
         if isinstance(outcome, Ran):
-            return _noted(*outcome.result)
+            return _with_note(*outcome.result)
         raise ToolFailed(outcome.text)
 
     def _at_gate(
@@ -106,7 +106,7 @@ class AskfirstGate(AbstractCapability[Any]):
 
         async def before_asking() -> None:
             self._run = self._run or KeptRun(self._gated.gate.checkpointer, RESUMER, thread)
-            if ctx.tool_call_metadata == _NOBODY:
+            if ctx.tool_call_metadata == _RESUMES_ONLY:
                 await self._run.state()  # the run was resumed from the stored state
             else:
                 await self._run.keep(_dump(_so_far(ctx, thread)))
@@ -117,6 +117,7 @@ class AskfirstGate(AbstractCapability[Any]):
             thread=thread,
             call_id=f"{place_of(ctx.messages, call)}:{call.tool_call_id}",
             schema=tool_def.parameters_json_schema,
+            before=steps_before_call(ctx.messages, call),
         )
         return replace(at_gate, before_asking=before_asking)
 
@@ -128,8 +129,8 @@ class AskfirstGate(AbstractCapability[Any]):
 
 
 async def kept_conversation(gate: Gate, conversation_id: str) -> Conversation | None:
-    """The stored conversation, as the process that last asked a person or resumed it left it; None if nobody was
-    asked in it."""
+    """The conversation as it was last stored: when a person was asked, or when a resumed run ended. None if nobody
+    was asked in it."""
     await gate.ready()
     state = await KeptRun(gate.checkpointer, RESUMER, conversation_id).load()
     return None if state is None else ConversationTypeAdapter.validate_python(state)
@@ -148,9 +149,9 @@ def pydantic_ai_resumer(agent: Any, **options: Any) -> Resumer:
         if not ids:
             return conversation
         results = DeferredToolResults(
-            approvals={it: ToolApproved() for it in ids}, metadata={it: dict(_NOBODY) for it in ids}
+            approvals={it: ToolApproved() for it in ids}, metadata={it: dict(_RESUMES_ONLY) for it in ids}
         )
-        runs: Agent[Any, Any] = await made(agent, Agent)
+        runs: Agent[Any, Any] = await instance_from(agent, Agent)
         return await runs.run(conversation=conversation, deferred_tool_results=results, **options)
 
     return kept_resumer(RESUMER, go_on)
@@ -180,7 +181,7 @@ async def _validated(ctx: RunContext[Any], call: ToolCallPart, edited: JsonObjec
     return checked.validated_args or {}
 
 
-def _noted(result: Any, note: str | None) -> Any:
+def _with_note(result: Any, note: str | None) -> Any:
     """A result with the note for the model before it."""
     if note is None:
         return result

@@ -9,8 +9,8 @@ from askfirst.agent.context import Context, current
 
 
 @contextmanager
-def run_with(key: str) -> Generator[None]:
-    """Make `run_key` return this key in the ``with`` block, and in all tasks that the framework starts there."""
+def using_run_key(key: str) -> Generator[None]:
+    """Make `run_key` return this key within the ``with`` block, and in all tasks that the framework starts there."""
     at = current.get()
     token = current.set(Context(at.session, at.turns, at.turn_at, at.asking, at.hearing, key))
     try:
@@ -20,5 +20,5 @@ def run_with(key: str) -> Generator[None]:
 
 
 def run_key() -> str | None:
-    """The key of the run, or None outside of `run_with`."""
+    """The key of the run, or None outside of `using_run_key`."""
     return current.get().framework_run

@@ -1,4 +1,4 @@
-"""A JSON Schema as a form for a person, and the typed answers as a value of the schema. No I/O."""
+"""A JSON Schema as questions for a person, and the typed answers as a value of the schema. No I/O."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def schema_form(prompt: str, schema: Mapping[str, Any] | None) -> Form:
     if schema is not None and schema.get("type") == "boolean":
         return Form(ConfirmRequest(prompt=prompt), bool)
     if schema is not None and schema.get("type") == "object" and schema.get("properties"):
-        return _fields(prompt, schema)
+        return _object_form(prompt, schema)
     kind: Mapping[str, Any] = schema or {"type": "string"}
-    question = _asking(_ANSWER, prompt, kind, is_required=True)
+    question = _question_for(_ANSWER, prompt, kind, is_required=True)
     return Form(AskRequest(questions=[question]), lambda given: _checked(given[_ANSWER], kind, kind))
 
 
-def _fields(prompt: str, schema: Mapping[str, Any]) -> Form:
+def _object_form(prompt: str, schema: Mapping[str, Any]) -> Form:
     fields: Mapping[str, Any] = schema["properties"]
     required = schema.get("required", ())
     questions = [
-        _asking(name, it.get("title") or name, it, is_required=name in required)
+        _question_for(name, it.get("title") or name, it, is_required=name in required)
         for name, it in fields.items()
     ]
     first = questions[0]
@@ -56,7 +56,7 @@ def _fields(prompt: str, schema: Mapping[str, Any]) -> Form:
     return Form(AskRequest(questions=questions), read)
 
 
-def _asking(key: str, prompt: str, schema: Mapping[str, Any], *, is_required: bool) -> Question:
+def _question_for(key: str, prompt: str, schema: Mapping[str, Any], *, is_required: bool) -> Question:
     values = schema.get("enum") or ([True, False] if schema.get("type") == "boolean" else None)
     options = None if values is None else [Option(label=as_text(it), value=as_text(it)) for it in values]
     return Question(key=key, prompt=prompt, options=options, required=is_required)

@@ -1,4 +1,4 @@
-"""Requests that a conversation of another protocol was shown, and the answers that come back from it.
+"""The requests that were shown in a conversation of another protocol, and the answers that come from it.
 
 A front end names a request by its case id. Such an id counts only in the conversation in which it was shown. The
 gate's store has a list of the requests shown in each conversation. So a forged id, or an id from another
@@ -32,7 +32,7 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An open request that a conversation was shown."""
+    """An open request that was shown in a conversation."""
 
     case: str
     stored: StoredRequest
@@ -62,7 +62,7 @@ class Shown:
 
 
 class ShownRequests:
-    """The requests that conversations of one protocol were shown, kept in a gate's store."""
+    """The requests that were shown in the conversations of one protocol, kept in a gate's store."""
 
     def __init__(self, gate: Gate, protocol: str) -> None:
         self._gate = gate
@@ -87,11 +87,11 @@ class ShownRequests:
         raise LeaseHeld(f"{self._protocol}:{conversation}", "other processes, one after another", 0)
 
     async def open(self, conversation: str) -> list[Shown]:
-        """The requests that a conversation was shown and that are still pending."""
+        """The requests that were shown in a conversation and are still pending."""
         return await self._open(await self._entries(conversation))
 
     async def settle(self, conversation: str, payloads: Mapping[str, Any], *, by: str) -> list[str]:
-        """Answer requests by their case ids; returns the ids that this conversation was not shown.
+        """Answer requests by their case ids; returns the ids that were not shown in this conversation.
 
         ``by`` is the user that the host has verified. A request that is settled already stays unchanged. Raises
         `HitlInvalidAnswer` if a payload does not fit, and then none of them counts.
@@ -137,7 +137,7 @@ class ShownRequests:
             if stored is not None and stored.status == "pending" and stored.request.expires_at is not None:
                 # If the deadline has passed, the request is settled as timed out.
                 stored = await self._gate.checkpointer.expire(thread_id, question_id)
-            if stored is None or _case(stored) != case:
+            if stored is None or _case_id(stored) != case:
                 continue
             if stored.status == "pending" or case in also:
                 shown.append(Shown(case, stored, call_id, link))
@@ -153,9 +153,9 @@ def _pairs(waiting: WaitingGiven) -> Iterable[tuple[str | None, Waiting]]:
 def _entry(pair: tuple[str | None, Waiting]) -> tuple[str, JsonValue]:
     call_id, it = pair
     if isinstance(it, StoredRequest):
-        return _case(it), [it.thread_id, it.question_id, call_id, None]
+        return _case_id(it), [it.thread_id, it.question_id, call_id, None]
     return it.case, [it.request.thread_id, it.request.question_id, call_id, it.link]
 
 
-def _case(stored: StoredRequest) -> str:
+def _case_id(stored: StoredRequest) -> str:
     return case_id_of(stored.thread_id, stored.question_id, stored.round)

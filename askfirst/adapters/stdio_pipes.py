@@ -16,10 +16,10 @@ GRACE_SECONDS = 5.0
 """How long a server has to end by itself, and then after SIGTERM, before the next signal."""
 
 
-async def ended(process: asyncio.subprocess.Process) -> int:
-    """Wait for a server to end and return its exit code; SIGTERM and then SIGKILL are sent if it does not end.
+async def end_process(process: asyncio.subprocess.Process) -> int:
+    """End a server's process, and return its exit code: wait, then send SIGTERM, then SIGKILL.
 
-    The wait comes first: a signal to a process that has ended, before asyncio has noticed, would lose its exit code.
+    The wait comes first: if the process has ended and asyncio has not noticed it, a signal would lose the exit code.
     """
     for signal in (process.terminate, process.kill):
         waiting = asyncio.ensure_future(process.wait())
@@ -43,7 +43,8 @@ async def write_line(out: BinaryIO, line: bytes) -> None:
 
 
 async def lines_of(source: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a stream, read in a daemon thread, which does not keep the process from ending."""
+    """The lines of a stream, read in a daemon thread, so that a blocked read does not keep this process from
+    ending."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes] = asyncio.Queue()
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from askfirst.adapters.framework import made, needs
-from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.framework import instance_from, needs
+from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, NotRun, Start, ToolsGiven
 from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
 from askfirst.messages import JsonObject
@@ -38,9 +38,10 @@ INTERRUPT = "askfirst:"
 class AskfirstPlugin(Plugin):
     """The gate before the tools of an agent: ``Agent(model, tools=[…], plugins=[AskfirstPlugin(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
-    agent needs a session manager. ``thread`` is what a worker resumes, by default the session's id.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. The agent needs a session manager. ``thread`` is what a worker resumes, by default the
+    session's id.
     """
 
     name = "askfirst"
@@ -84,7 +85,7 @@ class AskfirstPlugin(Plugin):
             await call.stop(entered, error)
             raise
         await call.finish(entered, {"status": result.tool_result["status"], "content": _content(result)})
-        yield ToolResultEvent(_noted(result.tool_result, entered.note), exception=result.exception)
+        yield ToolResultEvent(_with_note(result.tool_result, entered.note), exception=result.exception)
 
     def _call(self, context: Any) -> GatedCall:
         agent, use = context.agent, context.tool_use
@@ -111,7 +112,7 @@ def strands_resumer(make_agent: Callable[[str], Any]) -> Resumer:
     """
 
     async def resume(continuation: Continuation) -> Any:
-        agent: Any = await made(make_agent, Agent, continuation.thread_id)
+        agent: Any = await instance_from(make_agent, Agent, continuation.thread_id)
         state = agent._interrupt_state
         if state.activated:
             waiting = [it for it in state.interrupts.values() if it.name.startswith(INTERRUPT)]
@@ -137,12 +138,12 @@ def _content(event: Any) -> Any:
     return event.tool_result["content"]
 
 
-def _result(tool_use_id: str, outcome: Told | Done) -> Any:
-    if isinstance(outcome, Told):
+def _result(tool_use_id: str, outcome: NotRun | Done) -> Any:
+    if isinstance(outcome, NotRun):
         return {"toolUseId": tool_use_id, "status": "error", "content": [{"text": outcome.text}]}
-    return _noted({"toolUseId": tool_use_id, **outcome.value}, outcome.note)
+    return _with_note({"toolUseId": tool_use_id, **outcome.value}, outcome.note)
 
 
-def _noted(result: Any, note: str | None) -> Any:
+def _with_note(result: Any, note: str | None) -> Any:
     """A result with the note for the model before it."""
     return result if note is None else {**result, "content": [{"text": note}, *result["content"]]}

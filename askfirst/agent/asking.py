@@ -15,7 +15,7 @@ from askfirst.agent.question_ids import is_about, named
 from askfirst.agent.run import SUPERSEDED, Run
 from askfirst.agent.thread import call_ids
 from askfirst.agent.tools import idempotency_key, json_object
-from askfirst.answers import signed
+from askfirst.answers import attributed
 from askfirst.channels import DEFAULT, HitlChannel
 from askfirst.errors import (
     HitlAborted,
@@ -238,7 +238,7 @@ def outcome_of(stored: StoredRequest, *, is_found: bool = False) -> Any:
     """
     match stored.status:
         case "answered":
-            return signed(stored.answer, stored.answered_by, stored.via)
+            return attributed(stored.answer, stored.answered_by, stored.via)
         case "cancelled":
             raise HitlCancelled(stored.reason or "cancelled", answered_by=stored.answered_by, via=stored.via)
         case "timed_out":

@@ -20,7 +20,7 @@ from askfirst.agent.thread import unresolved_calls
 from askfirst.agent.tools import ToolContext, ToolResult, as_result, json_object
 from askfirst.agent.verdicts import args_digest, edit_notice, failed, gave_up, refusal_of, said_of, withheld
 from askfirst.checkpointer.base import StoredEffect
-from askfirst.concurrency import join, waiting_line
+from askfirst.concurrency import await_chain, continue_chain
 from askfirst.errors import HitlCancelled, HitlControlException, HitlError, HitlPaused, HitlTimedOut
 from askfirst.events import ToolEndedEvent, ToolStartedEvent
 from askfirst.messages import JsonObject, TextPart, ToolResultMessage
@@ -83,10 +83,10 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
 
 
 async def _together(resolve: Callable[[Settled], Awaitable[None]], group: list[Settled]) -> None:
-    line = waiting_line()
+    chain = await_chain()
 
     async def apart(item: Settled) -> None:
-        join(line)
+        continue_chain(chain)
         await resolve(item)
 
     async with asyncio.TaskGroup() as tasks:

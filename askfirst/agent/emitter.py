@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 from weakref import WeakSet
 
-from askfirst.concurrency import join, waiting_line
+from askfirst.concurrency import await_chain, continue_chain
 from askfirst.errors import HitlControlException
 from askfirst.events import AgentEvent, Event
 
@@ -130,7 +130,7 @@ class Emitter:
                 waiting.append(_raise(signal))
             else:
                 if inspect.isawaitable(returned):
-                    waiting.append(_guarded(returned, event, waiting_line()))
+                    waiting.append(_guarded(returned, event, await_chain()))
         if self._parent is not None:
             waiting += self._parent._pass_on(event)
         return waiting
@@ -164,8 +164,8 @@ async def _all(waiting: Sequence[Awaitable[None]]) -> None:
             raise ended
 
 
-async def _guarded(returned: Awaitable[Any], event: Event, line: tuple[asyncio.Task[Any], ...]) -> None:
-    join(line)
+async def _guarded(returned: Awaitable[Any], event: Event, chain: tuple[asyncio.Task[Any], ...]) -> None:
+    continue_chain(chain)
     try:
         await returned
     except Exception:

@@ -117,7 +117,7 @@ def tell(
     if not (run.emitter.listening or tracing.on):
         return NOTHING
     approval = pending_approval(run.actor, request)
-    tracing.note(
+    tracing.add_event(
         "approval",
         {
             "approval.phase": phase,

@@ -372,7 +372,7 @@ def described(display: Display, parameters: type[BaseModel], description: str) -
         form = cast("dict[str, Any]", extra).get("format") if isinstance(extra, dict) else None
         if isinstance(form, str):
             formats[key] = form
-    return display.completed(labels, formats, hints, description)
+    return display.with_defaults(labels, formats, hints, description)
 
 
 def _check_name(name: Any) -> None:

@@ -1,4 +1,4 @@
-"""The values and the protocol of a chat: places, messages, conversations, and the platform that carries them."""
+"""The values of a chat (places, messages, conversations), and the protocol of a chat platform."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChatPlace:
 
     @property
     def key(self) -> str:
-        """The place in one text."""
+        """The place as one text, to derive ids from."""
         return f"{self.platform}:{self.channel}:{self.thread}"
 
     def stored(self) -> dict[str, str]:
@@ -74,12 +74,12 @@ class ChatPlatform(Protocol):
         on_press: OnPress,
         on_pending: OnPending,
     ) -> AbstractAsyncContextManager[None]:
-        """Receive messages and presses within this context; the meaning of buttons is kept in the store."""
+        """Receive messages and presses within this context. The store has what each button means, for all
+        processes."""
         ...
 
     def thread_of(self, place: ChatPlace) -> Sent | None:
-        """The message that a card replies to, so that it is posted in this place; None if the delivery's target is
-        enough."""
+        """The message that a card has to reply to, to be posted in this place; None if `card_delivery` is enough."""
         ...
 
     def card_delivery(self, place: ChatPlace) -> Delivery:
@@ -117,7 +117,7 @@ class Conversation:
     principal: str
     platform: ChatPlatform = field(repr=False, compare=False)
     told: int = field(default=0, repr=False, compare=False)
-    """The length of the transcript when the end of a run was last posted."""
+    """How many messages the transcript had when the end of a run was last posted."""
 
     def stored(self) -> dict[str, Any]:
         """The conversation as JSON, without the platform."""

@@ -20,7 +20,7 @@ from askfirst.messages import ToolResultMessage
 from askfirst.requests import StoredRequest
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases
-from askfirst.service.notices import ended_of, notice_of, shown_of
+from askfirst.service.notices import ended_of, message_digest, notice_of
 from askfirst.service.places import Place
 from askfirst.service.presses import Presses
 from askfirst.store import cases as case_store
@@ -75,7 +75,7 @@ class Cards:
         self._service = service
 
     async def post(self, agent: Agent, conversation: Conversation) -> int:
-        """Post a card for each open request that has none yet; returns how many requests are open."""
+        """Post a card for each open request without one; returns how many requests are open."""
         open_ = 0
         for approval in await agent.pending_approvals():
             thread_id = conversation.thread_id
@@ -116,15 +116,15 @@ class Cards:
         ):
             code = secrets.token_hex(_CODE_BYTES)
             contents = replace(
-                notice.contents, silence=f"{notice.contents.silence} {_how(case, code)}".strip()
+                notice.contents, silence=f"{notice.contents.silence} {_reply_hint(case, code)}".strip()
             )
-            notice = replace(notice, contents=contents, body=f"{notice.body}\n\n{_how(case, code)}")
+            notice = replace(notice, contents=contents, body=f"{notice.body}\n\n{_reply_hint(case, code)}")
         card = Card(case_id, stored.thread_id, stored.question_id, None, code)
         await self._keep(card, conversation.thread_id)
         sent = await platform.card_delivery(place).send(notice)
         await self._keep(replace(card, sent=sent), conversation.thread_id)
 
-    async def pressed(self, press: Press) -> None:
+    async def record_message(self, press: Press) -> None:
         """Record a card's message from a press on it, if a process died before it could record the message."""
         known = await self._store.get_checkpoint(_id(press.case_id), AGENT_ID)
         if known is not None and press.sent is not None:
@@ -161,7 +161,7 @@ class Cards:
         return case if case.is_final else None
 
     async def _outcome(self, card: Card, case: Case) -> str | None:
-        """The result of the call in one line, from the transcript; None if there is none."""
+        """The call's result in one line, from the transcript; None if the call has no result or did not run."""
         if case.payload is None or case.payload.gated_call is None:
             return None
         thread = await self._store.load(card.asked_in)
@@ -180,10 +180,11 @@ class Cards:
 
     # Answers in plain text.
 
-    async def answered(
+    async def decide_by_reply(
         self, said: Said, thread_id: str, presses: Presses, place: Place
     ) -> PressAnswer | None:
-        """Decide by a message such as ``approve 3f2a9c``; None if it is no such message, or its code is unknown here.
+        """Decide by a message such as ``approve 3f2a9c``; None if the message has another form, or its code is
+        unknown here.
 
         A code counts only in its own conversation, and only for people who may decide. `Presses` settles the request,
         as it does for every pressed button.
@@ -207,12 +208,12 @@ class Cards:
             submitted_via=f"{platform}_reply",
             platform=platform,
             platform_user_id=user,
-            shown=shown_of(case),
+            shown=message_digest(case),
             data=data,
         )
 
 
-def _how(case: Case, code: str) -> str:
+def _reply_hint(case: Case, code: str) -> str:
     """The sentence that says how to answer in plain text."""
     yes, no = ("confirm", "cancel") if case.type == "confirmation" else ("approve", "deny")
     return f"To decide, reply: {yes} {code} or {no} {code}"

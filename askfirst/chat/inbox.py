@@ -23,7 +23,7 @@ _PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuedMessage:
     """A message that this process has claimed."""
 
     id: str
@@ -39,7 +39,7 @@ class Waiting:
 
 
 class Inbox:
-    """Messages by thread, in a store that every worker shares."""
+    """The queued messages of all threads, in a store that every worker shares."""
 
     def __init__(self, store: CheckpointKeeper, clock: Clock) -> None:
         self._store = store
@@ -69,7 +69,7 @@ class Inbox:
                 after = page[-1].cursor
         return list(found)
 
-    async def take(self, thread_id: str) -> Waiting | None:
+    async def take(self, thread_id: str) -> QueuedMessage | None:
         """Claim the oldest message of a thread; None if there is none, or if another worker handles one."""
         at_work = await self._store.list_checkpoints(
             AGENT_ID, thread_id=thread_id, state="resolving", limit=1
@@ -86,19 +86,19 @@ class Inbox:
             )
         except (CheckpointNotFound, CheckpointNotPendingError):
             return None
-        return _waiting(taken, claim)
+        return _queued(taken, claim)
 
-    async def done(self, taken: Waiting) -> None:
+    async def done(self, taken: QueuedMessage) -> None:
         """Mark a message as handled."""
         with suppress(CheckpointNotFound, CheckpointNotPendingError):  # another worker has taken it over
             await self._store.resolve_checkpoint(taken.id, AGENT_ID, by=taken.claim)
 
-    async def later(self, taken: Waiting) -> None:
+    async def release(self, taken: QueuedMessage) -> None:
         """Release the claim on a message that cannot be handled now."""
         with suppress(CheckpointNotFound, CheckpointNotPendingError):
             await self._store.release_checkpoint(taken.id, AGENT_ID, by=taken.claim)
 
-    async def drop(self, thread_id: str) -> int:
+    async def delete_queued(self, thread_id: str) -> int:
         """Delete up to 100 messages of a thread that nobody has claimed; returns how many were found."""
         waiting = await self._store.list_checkpoints(
             AGENT_ID, thread_id=thread_id, state="pending", limit=_PAGE
@@ -120,7 +120,7 @@ class Inbox:
                 return
 
     @asynccontextmanager
-    async def holding(self, taken: Waiting) -> AsyncGenerator[None]:
+    async def renewing(self, taken: QueuedMessage) -> AsyncGenerator[None]:
         """Renew the claim on a message while it is handled."""
         task = asyncio.create_task(self._renew(taken))
         try:
@@ -129,7 +129,7 @@ class Inbox:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _renew(self, taken: Waiting) -> None:
+    async def _renew(self, taken: QueuedMessage) -> None:
         while True:
             await asyncio.sleep(CLAIM_SECONDS / 3)
             with suppress(CheckpointNotFound, CheckpointNotPendingError):
@@ -142,6 +142,8 @@ def _id(thread_id: str, message_id: str) -> str:
     return f"said-{hashlib.sha256(f'{thread_id}{chr(0)}{message_id}'.encode()).hexdigest()[:32]}"
 
 
-def _waiting(taken: StoredCheckpoint, claim: str) -> Waiting:
+def _queued(taken: StoredCheckpoint, claim: str) -> QueuedMessage:
     body: Any = taken.body
-    return Waiting(taken.checkpoint_id, taken.thread_id or "", body["text"], body["conversation"], claim)
+    return QueuedMessage(
+        taken.checkpoint_id, taken.thread_id or "", body["text"], body["conversation"], claim
+    )

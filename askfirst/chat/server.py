@@ -7,9 +7,8 @@ typed codes are settled by `askfirst.service.presses`; then any worker resumes t
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -19,16 +18,17 @@ from weakref import WeakValueDictionary
 
 from askfirst.agent.agent import Agent
 from askfirst.agent.result import AgentResult
-from askfirst.agent.spec import AgentSpec
-from askfirst.chat.base import ChatPlace, ChatPlatform, Conversation, Said
+from askfirst.chat.base import ChatPlatform, Conversation, Said
 from askfirst.chat.cards import Cards
-from askfirst.chat.inbox import Inbox, Waiting
+from askfirst.chat.conversations import RESUMER, Conversations, Registry, thread_id_of
+from askfirst.chat.inbox import Inbox, QueuedMessage
 from askfirst.chat.slack import SlackChat
 from askfirst.chat.stream import TextStream
 from askfirst.chat.telegram import TelegramChat
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import Clock, SystemClock
+from askfirst.concurrency import cancel_all
 from askfirst.delivery.base import Press, PressAnswer
 from askfirst.delivery.text import cut
 from askfirst.errors import (
@@ -50,15 +50,9 @@ from askfirst.workers.continuations import Continuation
 from askfirst.workers.worker import Worker
 
 logger = logging.getLogger("askfirst.chat")
-AGENT_ID = "askfirst.chat"
-RESUMER = "askfirst.chat"
 SWEEP_SECONDS = 15.0
 _MOST_PENDING = 20
 _LINE = 120
-
-MakeSpec = Callable[[Conversation], AgentSpec]
-Registry = Mapping[str, AgentSpec | MakeSpec]
-"""Agents by name: a spec, or a function that returns one for a conversation (for `ChatToolset`)."""
 
 NOT_FOR_YOU = "You are not one of those who may talk to this agent."
 STOPPED = "Stopped."
@@ -111,39 +105,32 @@ class ChannelServer:
         self._name = name
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
-        self._at_work: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
-        self._running: dict[str, Agent] = {}
-        self._endings: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stopping = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        given = self._given
+        given, stack = self._given, self._stack
         try:
             if isinstance(given, str):
-                given = await self._stack.enter_async_context(checkpointer_from_url(given))
-            self._store: SqlCheckpointer = given
-            self._cases = Cases(given, authorize=self._authorize, clock=self._clock)
-            self._presses = Presses(self._cases)
-            self._cards = Cards(given, self._cases, self._name)
-            self._inbox = Inbox(given, self._clock)
-            self._stack.push_async_callback(self._finish)
-            await self._stack.enter_async_context(Worker(given, {RESUMER: self._resume}))
+                given = await stack.enter_async_context(checkpointer_from_url(given))
+            cases = Cases(given, authorize=self._authorize, clock=self._clock)
+            conversations = Conversations(self._registry, given, self._platforms)
+            chats = Chats(given, cases, conversations, self._platforms, self._name, self._clock)
+            stack.push_async_callback(chats.finish)
+            await stack.enter_async_context(Worker(given, {RESUMER: chats.resume}))
             for platform in self._platforms.values():
-                on_press = partial(self._press, platform)
-                opened = platform.open(given, self._clock, self.hear, on_press, self._pending)
-                await self._stack.enter_async_context(opened)
+                on_press = partial(chats.press, platform)
+                opened = platform.open(given, self._clock, chats.hear, on_press, chats.pending)
+                await stack.enter_async_context(opened)
+            sweeping = asyncio.create_task(self._sweep(chats))
+            stack.push_async_callback(cancel_all, [sweeping])
         except BaseException:
-            await self._stack.aclose()
+            await stack.aclose()
             raise
-        self._sweeping = asyncio.create_task(self._sweep())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._sweeping.cancel()
-        await asyncio.wait({self._sweeping})
         await self._stack.aclose()
 
     async def run(self) -> None:
@@ -155,87 +142,28 @@ class ChannelServer:
         """Make `run` return once the messages that are being handled are done."""
         self._stopping.set()
 
-    async def _finish(self) -> None:
-        """Wait until the messages that are being handled are done."""
-        while self._at_work:
-            await asyncio.wait(list(self._at_work.values()))
-
-    # Receiving messages.
-
-    async def hear(self, said: Said) -> None:
-        """Receive a person's message; returns when it is stored or answered."""
-        platform = self._platforms[said.place.platform]
-        name, text = self._addressed(said.text)
-        thread_id = thread_id_of(said.place, name)
-        known = await self._conversation(thread_id)
-        if known is None and not said.is_addressed:
-            return  # people talk to each other, not to an agent
-        person = platform.people.get(said.account)
-        is_decider = said.account in platform.deciders
-        if person is None and not is_decider:
-            await platform.tell(said, NOT_FOR_YOU)
-            return
-        place = Place(platform.name, platform.delivery, platform.deciders)
-        answer = await self._cards.answered(said, thread_id, self._presses, place)
-        if answer is not None:
-            await platform.tell(said, answer.text)
-            return
-        if person is None:
-            await platform.tell(said, NOT_FOR_YOU)
-        elif text.strip().strip(".!").lower() == "stop":
-            await self._stop(thread_id, said, platform)
-        elif text.strip():
-            conversation = Conversation(thread_id, name, said.place, person.email or person.name, platform)
-            await self._inbox.put(thread_id, said.message_id, text, conversation.stored())
-            self._wake(thread_id)
-
-    def _addressed(self, text: str) -> tuple[str, str]:
-        """The name of the agent that a message is for, and the message without that name."""
-        first, colon, rest = text.partition(":")
-        if colon and first.strip() in self._registry:
-            return first.strip(), rest.strip()
-        return next(iter(self._registry)), text
-
-    async def _stop(self, thread_id: str, said: Said, platform: ChatPlatform) -> None:
-        """Abort the run of a thread, or its open requests, and delete its queued messages."""
-        dropped = await self._inbox.drop(thread_id)
-        running = self._running.get(thread_id)
-        conversation = await self._conversation(thread_id)
-        if running is not None:
-            running.abort()
-        elif conversation is not None and await self._abort_requests(conversation):
-            await platform.post(said.place, STOPPED)
-        else:
-            await platform.tell(said, STOPPED if dropped else NOTHING)
-
-    async def _abort_requests(self, conversation: Conversation) -> bool:
-        """Abort an agent's open requests; False if it has none, or if one was answered meanwhile."""
-        async with self._ending(conversation.thread_id):
+    async def _sweep(self, chats: Chats) -> None:
+        """Every `SWEEP_SECONDS`: settle expired requests, delete old messages, and take over messages that a worker
+        left when it died."""
+        while True:
             try:
-                await self._agent(conversation).abort_pending("stopped in the chat")
-            except (HitlNoPendingRequest, HitlStaleAnswer):
-                return False
-            await self._cards.update(conversation)
-            return True
+                await chats.sweep()
+            except Exception as error:
+                logger.warning("the sweep of messages failed, will try again: %s", type(error).__name__)
+            await self._clock.sleep(SWEEP_SECONDS)
 
-    async def _press(self, platform: ChatPlatform, press: Press) -> PressAnswer:
-        await self._cards.pressed(press)
-        return await self._presses.decide(Place(platform.name, platform.delivery, platform.deciders), press)
 
-    async def _pending(self, account: str) -> str:
-        """The list of open requests as text, for an account that may decide."""
-        platform = self._platforms[account.partition(":")[0]]
-        if account not in platform.deciders:
-            return NOT_FOR_YOU
-        waiting = await self._store.pending(_MOST_PENDING)
-        lines = [f"• {cut(visible(' '.join(each.request.payload.sentences)), _LINE)}" for each in waiting]
-        return "\n".join(lines) or "Nothing waits for a decision."
+class ThreadTasks:
+    """At most one task for each thread at a time."""
 
-    # Handling messages.
+    def __init__(self, work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
 
-    def _wake(self, thread_id: str) -> None:
-        """Start a task that handles a thread's messages. If one is running, another is started after it, because the
-        running one may have read the queue already."""
+    def wake(self, thread_id: str) -> None:
+        """Start a task for a thread. If one is running, another is started after it: the running one may have looked
+        for work already."""
         if thread_id in self._at_work:
             self._again.add(thread_id)
             return
@@ -246,18 +174,127 @@ class ChannelServer:
         self._at_work.pop(thread_id, None)
         if thread_id in self._again:
             self._again.discard(thread_id)
-            self._wake(thread_id)
+            self.wake(thread_id)
+
+    async def finish(self) -> None:
+        """Wait until every task is done."""
+        while self._at_work:
+            await asyncio.wait(list(self._at_work.values()))
+
+
+class Chats:
+    """The chats of a server whose store is open: receives messages, runs agents, and posts how runs end."""
+
+    def __init__(
+        self,
+        store: SqlCheckpointer,
+        cases: Cases,
+        conversations: Conversations,
+        platforms: Mapping[str, ChatPlatform],
+        name: str,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._cases = cases
+        self._conversations = conversations
+        self._platforms = platforms
+        self._clock = clock
+        self._presses = Presses(cases)
+        self._cards = Cards(store, cases, name)
+        self._inbox = Inbox(store, clock)
+        self._tasks = ThreadTasks(self._work)
+        self._running: dict[str, Agent] = {}
+        self._card_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def sweep(self) -> None:
+        """Settle expired requests, delete old messages, and take over messages that a worker left when it died."""
+        await self._store.expire_due()
+        await self._cases.sweep()
+        await self._inbox.forget_old()
+        for thread_id in await self._inbox.threads():
+            self._tasks.wake(thread_id)
+
+    async def finish(self) -> None:
+        """Wait until the messages that are being handled are done."""
+        await self._tasks.finish()
+
+    # Receiving messages.
+
+    async def hear(self, said: Said) -> None:
+        """Receive a person's message; returns when it is stored or answered."""
+        platform = self._platforms[said.place.platform]
+        name, text = self._conversations.addressed(said.text)
+        thread_id = thread_id_of(said.place, name)
+        known = await self._conversations.find(thread_id)
+        if known is None and not said.is_addressed:
+            return  # people talk to each other, not to an agent
+        person = platform.people.get(said.account)
+        is_decider = said.account in platform.deciders
+        if person is None and not is_decider:
+            await platform.tell(said, NOT_FOR_YOU)
+            return
+        place = Place(platform.name, platform.delivery, platform.deciders)
+        answer = await self._cards.decide_by_reply(said, thread_id, self._presses, place)
+        if answer is not None:
+            await platform.tell(said, answer.text)
+            return
+        if person is None:
+            await platform.tell(said, NOT_FOR_YOU)
+        elif text.strip().strip(".!").lower() == "stop":
+            await self._stop(thread_id, said, platform)
+        elif text.strip():
+            conversation = Conversation(thread_id, name, said.place, person.email or person.name, platform)
+            await self._inbox.put(thread_id, said.message_id, text, conversation.stored())
+            self._tasks.wake(thread_id)
+
+    async def _stop(self, thread_id: str, said: Said, platform: ChatPlatform) -> None:
+        """Abort the run of a thread, or its open requests, and delete its queued messages."""
+        dropped = await self._inbox.delete_queued(thread_id)
+        running = self._running.get(thread_id)
+        conversation = await self._conversations.find(thread_id)
+        if running is not None:
+            running.abort()
+        elif conversation is not None and await self._abort_requests(conversation):
+            await platform.post(said.place, STOPPED)
+        else:
+            await platform.tell(said, STOPPED if dropped else NOTHING)
+
+    async def _abort_requests(self, conversation: Conversation) -> bool:
+        """Abort an agent's open requests; False if it has none, or if one was answered meanwhile."""
+        async with self._card_lock(conversation.thread_id):
+            try:
+                await self._conversations.agent_of(conversation).abort_pending("stopped in the chat")
+            except (HitlNoPendingRequest, HitlStaleAnswer):
+                return False
+            await self._cards.update(conversation)
+            return True
+
+    async def press(self, platform: ChatPlatform, press: Press) -> PressAnswer:
+        """Decide a request with a press on its card."""
+        await self._cards.record_message(press)
+        return await self._presses.decide(Place(platform.name, platform.delivery, platform.deciders), press)
+
+    async def pending(self, account: str) -> str:
+        """The list of open requests as text, for an account that may decide."""
+        platform = self._platforms[account.partition(":")[0]]
+        if account not in platform.deciders:
+            return NOT_FOR_YOU
+        waiting = await self._store.pending(_MOST_PENDING)
+        lines = [f"• {cut(visible(' '.join(each.request.payload.sentences)), _LINE)}" for each in waiting]
+        return "\n".join(lines) or "Nothing waits for a decision."
+
+    # Handling messages.
 
     async def _work(self, thread_id: str) -> None:
         try:
             while (taken := await self._inbox.take(thread_id)) is not None:
                 is_done = False
                 try:
-                    async with self._inbox.holding(taken):
+                    async with self._inbox.renewing(taken):
                         is_done = await self._prompt(taken)
                 finally:  # release the claim at once, so that the next sweep can retry the message
                     if not is_done:
-                        await self._inbox.later(taken)
+                        await self._inbox.release(taken)
                 if not is_done:
                     return
                 await self._inbox.done(taken)
@@ -266,19 +303,19 @@ class ChannelServer:
         except Exception:
             logger.exception("the messages of thread %s will be retried", thread_id)
 
-    async def _prompt(self, taken: Waiting) -> bool:
-        """Run an agent with a message; False if a decision is pending, or another worker has the thread."""
+    async def _prompt(self, taken: QueuedMessage) -> bool:
+        """Run an agent with a message; False if the thread waits for a decision, or another worker has its lease."""
         stored = await self._store.load(taken.thread_id)
-        conversation = self._read(taken.thread_id, taken.conversation)
+        conversation = self._conversations.read(taken.thread_id, taken.conversation)
         is_begun = stored is not None and stored.run is not None and stored.run.run_id == taken.run_id
         if not is_begun:
-            known = await self._conversation(taken.thread_id)
-            if known is not None and await self._agent(known).pending_approvals():
+            known = await self._conversations.find(taken.thread_id)
+            if known is not None and await self._conversations.agent_of(known).pending_approvals():
                 return False
-            await self._keep(conversation)
+            await self._conversations.keep(conversation)
         else:
-            conversation = await self._conversation(taken.thread_id) or conversation
-        agent = self._agent(conversation)
+            conversation = await self._conversations.find(taken.thread_id) or conversation
+        agent = self._conversations.agent_of(conversation)
         try:
             if is_begun:
                 result = await self._streamed(agent, conversation, agent.resume)
@@ -289,28 +326,28 @@ class ChannelServer:
             return False
         return result.status != "suspended"
 
-    async def _resume(self, continuation: Continuation) -> AgentResult:
+    async def resume(self, continuation: Continuation) -> AgentResult:
         """Resume a conversation after a decision: the resumer, on any worker."""
-        conversation = await self._conversation(continuation.thread_id)
+        conversation = await self._conversations.find(continuation.thread_id)
         if conversation is None:
             raise ResumeFailed("the store has no conversation with this thread")
-        agent = self._agent(conversation)
+        agent = self._conversations.agent_of(conversation)
         result = await self._streamed(agent, conversation, agent.resume)
         if result.status == "suspended":
             raise ResumeLater(result.reason or "another worker has the thread")
-        self._wake(continuation.thread_id)
+        self._tasks.wake(continuation.thread_id)
         return result
 
     async def _streamed(
-        self, agent: Agent, conversation: Conversation, run: Callable[[], Any]
+        self, agent: Agent, conversation: Conversation, run: Callable[[], Awaitable[AgentResult]]
     ) -> AgentResult:
         """Run an agent, stream its text, post its requests as cards, and update its cards."""
         stream = TextStream(conversation.platform, conversation.place, self._clock)
         self._running[agent.thread_id] = agent
         try:
-            async with stream.of(agent):
-                result: AgentResult = await run()
-            async with self._ending(agent.thread_id):
+            async with stream.follow(agent):
+                result = await run()
+            async with self._card_lock(agent.thread_id):
                 self._running.pop(agent.thread_id, None)
                 await self._end(agent, conversation, stream, result)
         finally:
@@ -330,68 +367,19 @@ class ChannelServer:
             await stream.say(STOPPED)
         elif result.status == "failed":
             await stream.say(FAILED.format(result.reason or "the run failed"))
-        elif not stream.has_posted and result.text and conversation.told != _so_far(agent):
+        elif not stream.has_posted and result.text and conversation.told != _transcript_length(agent):
             await stream.say(result.text)  # another process produced it, and did not post it
-        await self._keep(replace(conversation, told=_so_far(agent)))
+        await self._conversations.keep(replace(conversation, told=_transcript_length(agent)))
 
-    def _ending(self, thread_id: str) -> asyncio.Lock:
-        """The lock that is held while a thread's cards are posted or its requests aborted: "stop" finds all cards."""
-        lock = self._endings.get(thread_id)
+    def _card_lock(self, thread_id: str) -> asyncio.Lock:
+        """The lock that is held while a thread's cards are posted, or its requests aborted: a stop then finds all
+        cards."""
+        lock = self._card_locks.get(thread_id)
         if lock is None:
-            self._endings[thread_id] = lock = asyncio.Lock()
+            self._card_locks[thread_id] = lock = asyncio.Lock()
         return lock
 
-    # Conversations in the store.
 
-    def _agent(self, conversation: Conversation) -> Agent:
-        spec = self._registry[conversation.agent]
-        return Agent.from_spec(
-            spec if isinstance(spec, AgentSpec) else spec(conversation),
-            principal=conversation.principal,
-            checkpointer=self._store,
-            thread_id=conversation.thread_id,
-            resumer=RESUMER,
-        )
-
-    async def _keep(self, conversation: Conversation) -> None:
-        """Store a conversation: its place, its agent, and on whose behalf the agent works now."""
-        await self._store.save_checkpoint(
-            _id(conversation.thread_id), AGENT_ID, conversation.stored(), thread_id=conversation.thread_id
-        )
-
-    async def _conversation(self, thread_id: str) -> Conversation | None:
-        kept = await self._store.get_checkpoint(_id(thread_id), AGENT_ID)
-        return None if kept is None else self._read(thread_id, kept.body)
-
-    def _read(self, thread_id: str, body: Any) -> Conversation:
-        place = ChatPlace(**body["place"])
-        platform = self._platforms[place.platform]
-        return Conversation(thread_id, body["agent"], place, body["principal"], platform, body["told"])
-
-    async def _sweep(self) -> None:
-        """Every `SWEEP_SECONDS`: settle expired requests, delete old messages, and take over messages that a worker
-        left when it died."""
-        while True:
-            try:
-                await self._store.expire_due()
-                await self._cases.sweep()
-                await self._inbox.forget_old()
-                for thread_id in await self._inbox.threads():
-                    self._wake(thread_id)
-            except Exception as error:
-                logger.warning("the sweep of messages failed, will try again: %s", type(error).__name__)
-            await self._clock.sleep(SWEEP_SECONDS)
-
-
-def thread_id_of(place: ChatPlace, agent: str) -> str:
-    """The thread id of a conversation, derived from its place and agent: the same in every process."""
-    return f"chat-{hashlib.sha256(f'{place.key}{chr(0)}{agent}'.encode()).hexdigest()[:32]}"
-
-
-def _so_far(agent: Agent) -> int:
-    """The length of the transcript, by which a text that was posted before is not posted again."""
+def _transcript_length(agent: Agent) -> int:
+    """How many messages the transcript has. It is stored after a post, so that the same text is not posted again."""
     return len(agent.messages)
-
-
-def _id(thread_id: str) -> str:
-    return f"conversation-{thread_id}"

@@ -13,7 +13,7 @@ from askfirst.clock import Clock
 from askfirst.delivery.base import Delivery, OnPending, OnPress, Sent
 from askfirst.delivery.slack import SlackDelivery
 from askfirst.delivery.slack_api import BASE_URL, NAME, SlackRefused
-from askfirst.delivery.slack_blocks import MOST_TEXT, fallback, text_blocks
+from askfirst.delivery.slack_blocks import TEXT_LIMIT, fallback, text_blocks
 from askfirst.delivery.slack_http import SlackRequests
 from askfirst.delivery.slack_presses import ephemeral
 from askfirst.delivery.text import shown
@@ -36,7 +36,7 @@ class SlackChat:
     """
 
     name = NAME
-    text_limit = MOST_TEXT
+    text_limit = TEXT_LIMIT
     pause_seconds = _PAUSE
 
     def __init__(

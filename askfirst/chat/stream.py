@@ -22,7 +22,7 @@ _FIRST_PAUSE = 1.0
 
 @dataclass
 class _Message:
-    """One message of the agent: its text so far, and its posted parts (id and text of each)."""
+    """One message of the agent: its text so far, and its posted parts (the id and text of each)."""
 
     text: str = ""
     posted: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -48,10 +48,10 @@ class TextStream:
         return any(each.posted for each in self._messages)
 
     @asynccontextmanager
-    async def of(self, agent: Agent) -> AsyncGenerator[None]:
+    async def follow(self, agent: Agent) -> AsyncGenerator[None]:
         """Stream an agent's text within this context; at its end all of the text is posted."""
-        unsubscribe = agent.subscribe(self._hear)
-        growing = asyncio.create_task(self._grow())
+        unsubscribe = agent.subscribe(self._on_event)
+        growing = asyncio.create_task(self._post_changes())
         try:
             yield
         finally:
@@ -66,20 +66,20 @@ class TextStream:
         self._messages.append(_Message(text))
         await self._finish()
 
-    def _hear(self, event: AgentEvent) -> None:
+    def _on_event(self, event: AgentEvent) -> None:
         if len(event.agent_path) > 1:
             return  # a subagent's text is for its caller, not for the chat
         if event.type == "message_started" and event.role == "assistant":
             self._messages.append(_Message())
         elif event.type == "message_delta" and self._messages:
-            self._messages[-1].text = _grown(self._messages[-1].text, event)
+            self._messages[-1].text = _extended(self._messages[-1].text, event)
         elif event.type == "message_ended" and isinstance(event.message, AssistantMessage) and self._messages:
             self._messages[-1].text = event.message.text
         else:
             return
         self._changed.set()
 
-    async def _grow(self) -> None:
+    async def _post_changes(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -121,7 +121,8 @@ class TextStream:
             message.posted[number] = (message_id, part)
 
 
-def _grown(text: str, event: MessageDeltaEvent) -> str:
+def _extended(text: str, event: MessageDeltaEvent) -> str:
+    """A message's text after a delta."""
     if event.delta.type == "restart":
         return ""
     return text + event.delta.text if event.delta.type == "text" else text

@@ -3,11 +3,11 @@
 The rules that every checkpointer keeps:
 
 - **One step, one commit.** `Checkpointer.commit` writes a whole `Step` or nothing of it.
-- **One writer, and none on a stale view.** A thread has a *fence*, a number that grows by one with every
-  commit. A commit names the fence that its writer has read. It fails, changing nothing, if the thread's fence has
-  grown since. So a worker that writes has seen everything that was written, also by a worker whose lease had lapsed.
-  The fence of a new thread begins above all fences of deleted threads with the same id, so that a worker that knew
-  the deleted thread cannot write to the new one.
+- **One writer, which has read everything.** A thread has a *fence*, a number that grows by one with every commit. A
+  commit names the fence that its writer has read. It fails, changing nothing, if the thread's fence has grown since.
+  So a worker that writes has read everything that was written, also by a worker whose lease had lapsed. The fence of
+  a new thread begins above all fences of deleted threads with the same id, so that a worker that has loaded the
+  deleted thread cannot write to the new one.
 - **Leased only while a worker works.** A step may take the lease (``acquire``), keep it, or release it
   (``release``); one commit may do both. A held lease is renewed by a heartbeat until it is released or its
   holder dies; then it lapses and another worker may take it.
@@ -88,7 +88,7 @@ class StoredThread:
     thread_id: str
     fence: int
     messages: list[Message]
-    """Read only: all loads of the thread in this process share these objects."""
+    """Do not change them: all loads of the thread in this process share these objects."""
     requests: dict[str, StoredRequest]
     """The latest round of each question, by question id: pending ones, and all of the latest run."""
     effects: dict[str, StoredEffect]
@@ -115,9 +115,9 @@ class ThreadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How a step settles a request: aborted, or superseded by a newer prompt.
+    """How a step settles a request: as aborted, or as superseded by a newer prompt.
 
-    A request that was settled outside the store can be recorded too, in the step that opens it, with its ``answer``
+    The step that opens a request can also record how the request was settled outside the store, with its ``answer``
     and who answered.
     """
 
@@ -164,7 +164,7 @@ class Step(NamedTuple):
     resumes: str | None = None
     """The thread to resume: this one, or the thread of the agent at the top of the tree."""
     parent_fence: int = 0
-    """The fence at which the writer holds the caller's thread; 0 if that is not to be checked.
+    """The fence at which the writer holds the lease of the caller's thread; 0 if that is not to be checked.
 
     A step that makes a subagent's thread raises `LeaseLost` if the caller's lease is lost by then.
     """
@@ -299,8 +299,8 @@ class WritesBehind(Protocol):
     that returns the checkpointer itself."""
 
     keeps_order: bool
-    """Whether steps are written in the order in which they were begun. Then a step can be begun before the step
-    before it is committed.
+    """Whether steps are written in the order in which they were begun. Then a step can be begun before the previous
+    step is committed.
     """
 
     def begin_commit(

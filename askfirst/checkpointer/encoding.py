@@ -1,4 +1,4 @@
-"""Encoding the contract's values as the store's rows, and decoding rows, with checks in both directions."""
+"""Encoding a checkpointer's values as rows of the store, and decoding rows, with checks in both directions."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def writing(
 def check_size(rows: Writing, largest: int) -> None:
     """Raise `InvalidStep` for a message or a request that does not fit into a statement of ``largest`` bytes."""
     for text in (*[body for _, body in rows.messages], *[str(row["payload"]) for row in rows.opened]):
-        if 4 * len(text) + _AROUND > largest and (size := _size(text) + _AROUND) > largest:
+        if 4 * len(text) + _STATEMENT_BYTES > largest and (size := _size(text) + _STATEMENT_BYTES) > largest:
             raise InvalidStep(
                 rows.thread_id, f"{size:,} bytes are more than the server's limit of {largest:,}"
             )
@@ -132,7 +132,7 @@ def _size(text: str) -> int:
     return len(text.encode()) + sum(text.count(each) for each in "\"\\'")
 
 
-_AROUND = 10_000
+_STATEMENT_BYTES = 10_000
 """An upper bound for the bytes of a statement without its values."""
 
 
@@ -269,7 +269,7 @@ def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:
 
 def _stored_request(row: RequestRow) -> StoredRequest:
     request = decode_request(row)
-    answer = None if row.answer is None else request.payload.kept_answer(row.answer)
+    answer = None if row.answer is None else request.payload.decode_answer(row.answer)
     if answer is None and row.status == "answered":
         raise ValueError("its status is answered, but it has no answer")
     return StoredRequest(
@@ -293,7 +293,7 @@ def thread_info(row: tuple[str, str | None, int, int, int]) -> ThreadInfo:
 
 
 def cursor_place(cursor: str | None) -> tuple[int, str, str]:
-    """The place of a `StoredRequest.cursor`: created at, thread id, question id."""
+    """The sort key in a `StoredRequest.cursor`: created at, thread id, question id."""
     if cursor is None:
         return (-(2**62), "", "")
     if type(cursor) is not str:

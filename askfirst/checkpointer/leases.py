@@ -35,16 +35,15 @@ class _Held(NamedTuple):
     until: int
 
     def age(self, now: int, ticks: float) -> float:
-        """The lease's age in milliseconds, by the wall clock or the monotonic clock, whichever says more. So a lease
-        counts as old after the wall clock was set."""
+        """The lease's age in milliseconds: the larger of its ages by the wall clock and by the monotonic clock. So a
+        lease counts as old if the wall clock was set meanwhile."""
         return max(abs(now - self.now), (ticks - self.ticks) * 1000)
 
-    def outlasting(self, now: int, ticks: float, length: int) -> int:
-        """When a renewed lease lapses: after its length by the wall clock or by the monotonic clock, whichever is
-        later.
+    def renewed_until(self, now: int, ticks: float, length: int) -> int:
+        """When the renewed lease lapses: the later of its ends by the wall clock and by the monotonic clock.
 
-        If this machine's wall clock is set back, the clocks of other machines are not: by the wall clock alone, the
-        lease would lapse too early for them.
+        By the wall clock alone, a lease would lapse too early on other machines after this machine's clock was set
+        back.
         """
         return max(now + length, self.until + round((ticks - self.ticks) * 1000))
 
@@ -69,11 +68,12 @@ class Leases:
         self._held: dict[str, _Held] = {}
         self._beating: asyncio.Task[None] | None = None
 
-    def note(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
+    def record(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
         """Record what a step did to its thread's lease.
 
-        A lease is not renewed any more if the step was to release it, or failed under it: no run uses it. A step that
-        failed to acquire a lease changes nothing here, because another run of this owner may hold the lease.
+        A lease is no longer renewed if the step was to release it, or failed while it was held: no run uses it any
+        more. A step that failed to acquire a lease changes nothing here, because another run of this owner may hold
+        it.
         """
         if job.cancelled():
             return
@@ -113,7 +113,7 @@ class Leases:
     async def _renew(self, store: Store) -> None:
         now, ticks = milliseconds(self._clock), time.monotonic()
         old = [
-            (held.outlasting(now, ticks, self.length), thread_id, held)
+            (held.renewed_until(now, ticks, self.length), thread_id, held)
             for thread_id, held in self._held.items()
             if held.age(now, ticks) >= self.length / 3
         ]

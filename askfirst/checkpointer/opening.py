@@ -1,4 +1,4 @@
-"""Opening a database: errors for missing extras, addresses without passwords, and encryption."""
+"""Opening a database: the error for a missing extra, the address without its password, and encryption."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from askfirst.checkpointer.encoding import (
     writing,
 )
 from askfirst.checkpointer.leases import Leases
-from askfirst.checkpointer.transcript_cache import Transcripts
+from askfirst.checkpointer.transcript_cache import TranscriptCache
 from askfirst.clock import Clock, SystemClock, milliseconds, seconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.encryption_keys import MasterKeys
@@ -94,7 +94,7 @@ class SqlCheckpointer(ABC):
         self._given_keys = None if encryption_key is None else MasterKeys.read(encryption_key)
         self._clock = clock or _SYSTEM
         self._leases = Leases(lease_seconds, owner, self._clock)
-        self._transcripts = Transcripts()
+        self._transcripts = TranscriptCache()
         self._largest: int | None = None
         self._open_store: Store | None = None
         self._opening = False
@@ -164,15 +164,15 @@ class SqlCheckpointer(ABC):
 
     async def load(self, thread_id: str) -> StoredThread | None:
         """The current state of a thread, or None if there is none."""
-        known = self._transcripts.of(checked_id("thread_id", thread_id))
+        known = self._transcripts.get(checked_id("thread_id", thread_id))
         loaded = await self._store.load(thread_id, 0 if known is None else known.since)
-        if known is not None and (loaded is None or not known.is_of(loaded)):
+        if known is not None and (loaded is None or not known.matches(loaded)):
             self._transcripts.forget(thread_id)
             known, loaded = None, await self._store.load(thread_id)
         if loaded is None:
             return None
         stored = await stored_thread(thread_id, loaded, self._now(), () if known is None else known.messages)
-        self._transcripts.note(thread_id, stored.messages, loaded, known)
+        self._transcripts.add(thread_id, stored.messages, loaded, known)
         return stored
 
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
@@ -185,7 +185,7 @@ class SqlCheckpointer(ABC):
             cancelled.__cause__ = None if job.cancelled() else job.exception()
             raise
         finally:
-            self._leases.note(store, rows, job)
+            self._leases.record(store, rows, job)
         if base.hook is not None:
             base.reached(point_of(step))
         return new_fence
@@ -196,7 +196,7 @@ class SqlCheckpointer(ABC):
         """Begin to write a step; see `WritesBehind.begin_commit`."""
         store, rows = self._store, self._rows(thread_id, step, fence, acquire)
         job = store.commit(rows, behind=True)
-        job.add_done_callback(partial(self._leases.note, store, rows))
+        job.add_done_callback(partial(self._leases.record, store, rows))
         return job
 
     def _rows(self, thread_id: str, step: Step, fence: int, acquire: bool) -> Writing:
@@ -232,7 +232,7 @@ class SqlCheckpointer(ABC):
         """Delete a thread, if there is one, and its subagents' threads, with all their rows; raises `LeaseHeld`."""
         self._transcripts.forget(checked_id("thread_id", thread_id))
         while not await finish(self._store.remove(await family(self._store, thread_id), self._now())):
-            pass  # the thread's fence moved while its subagents were looked for
+            pass  # the thread's fence grew while its subagents were looked up: look them up again
 
     # Requests.
 
@@ -507,7 +507,7 @@ class SqlCheckpointer(ABC):
 
 
 def _is_another(found: HitlRequest, asked: HitlRequest) -> bool:
-    """Whether the request ``found`` is not the request ``asked``, but a later one under the same id."""
+    """Whether the request ``found`` is a later one under the id of the request ``asked``."""
     return found.created_at != asked.created_at or found.digest != asked.digest
 
 
@@ -520,13 +520,13 @@ async def family(store: Store, thread_id: str) -> dict[str, int | None]:
     coming = [thread_id]
     for member in coming:  # the list grows while it is walked
         found[member], said = await store.said(member)
-        ids = [child_thread_id(member, call_id) for call_id in _called(said)]
+        ids = [child_thread_id(member, call_id) for call_id in _call_ids(said)]
         for start in range(0, len(ids), AT_ONCE):
             coming += await store.children(member, ids[start : start + AT_ONCE])
     return found
 
 
-def _called(bodies: Sequence[str]) -> Iterator[str]:
+def _call_ids(bodies: Sequence[str]) -> Iterator[str]:
     """The ids of the tool calls in messages. Unreadable messages are skipped, so that their thread can be deleted."""
     for body in bodies:
         if '"tool_call"' in body:
@@ -556,7 +556,7 @@ def _stored(row: CheckpointRow) -> StoredCheckpoint:
 
 
 def _place(cursor: str) -> tuple[int, str]:
-    """The place of a `StoredCheckpoint.cursor`: created at, checkpoint id."""
+    """The sort key in a `StoredCheckpoint.cursor`: created at, checkpoint id."""
     created_at, colon, checkpoint_id = cursor.partition(":")
     try:
         place = int(created_at), checked_id("after", checkpoint_id)

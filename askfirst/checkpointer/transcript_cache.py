@@ -26,18 +26,18 @@ _PER_MESSAGE = 1500  # bytes of a decoded message besides its text
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The cached beginning of a transcript: the messages before an assistant message, so that all calls in them are
-    resolved.
+class CachedTranscript:
+    """The cached beginning of a transcript: the messages before the last assistant message. All calls in them have
+    results, so they cannot change any more.
     """
 
     created_at: int
     fence: int
     messages: list[Message]
-    loose: list[dict[str, Any]]
+    mutable: list[dict[str, Any]]
     """The mutable JSON objects in the messages."""
-    seal: bytes
-    """The fingerprint of ``loose`` when it was decoded."""
+    fingerprint: bytes
+    """The fingerprint of ``mutable`` when it was decoded."""
     last: str
     """The stored JSON of the last message."""
     size: int
@@ -47,7 +47,7 @@ class Known:
         """The index of the first message to read from the store. The last cached one is read again, to compare it."""
         return len(self.messages) - 1
 
-    def is_of(self, loaded: Loaded) -> bool:
+    def matches(self, loaded: Loaded) -> bool:
         """Whether the loaded thread is the one that was cached, and not a new thread with the same id."""
         return (
             birth_of(loaded.fence) == birth_of(self.fence)
@@ -60,19 +60,19 @@ class Known:
     def is_intact(self) -> bool:
         """Whether the JSON in the messages is unchanged since they were decoded."""
         try:
-            return _fingerprint(self.loose) == self.seal
+            return _fingerprint(self.mutable) == self.fingerprint
         except ValueError:  # a value was put into it that is not JSON
             return False
 
 
-class Transcripts:
+class TranscriptCache:
     """The cache of recently read long transcripts, limited by `KEPT_BYTES` (least recently used go first)."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, CachedTranscript] = OrderedDict()
         self._size = 0
 
-    def of(self, thread_id: str) -> Known | None:
+    def get(self, thread_id: str) -> CachedTranscript | None:
         """The cached beginning of a thread's transcript."""
         known = self._known.get(thread_id)
         if known is None:
@@ -94,9 +94,11 @@ class Transcripts:
         self._known.clear()
         self._size = 0
 
-    def note(self, thread_id: str, messages: Sequence[Message], loaded: Loaded, known: Known | None) -> None:
+    def add(
+        self, thread_id: str, messages: Sequence[Message], loaded: Loaded, known: CachedTranscript | None
+    ) -> None:
         """Cache a transcript that was just read; ``known`` is the part that was cached before."""
-        length = _closed(messages)
+        length = _resolved_length(messages)
         start = 0 if known is None else len(known.messages)
         if length < SHORT or length <= start:
             return
@@ -104,18 +106,20 @@ class Transcripts:
         size = (0 if known is None else known.size) + sum(map(len, new)) + _PER_MESSAGE * len(new)
         self.forget(thread_id)
         if size <= KEPT_BYTES:
-            loose = [it for message in messages[start:length] for it in _loose(message)]
-            seal = _fingerprint(loose)
+            mutable = [it for message in messages[start:length] for it in _mutable_json(message)]
+            fingerprint = _fingerprint(mutable)
             if known is not None:
-                loose, seal = known.loose + loose, known.seal + seal
+                mutable, fingerprint = known.mutable + mutable, known.fingerprint + fingerprint
             kept = list(messages[:length])
-            self._known[thread_id] = Known(loaded.created_at, loaded.fence, kept, loose, seal, new[-1], size)
+            self._known[thread_id] = CachedTranscript(
+                loaded.created_at, loaded.fence, kept, mutable, fingerprint, new[-1], size
+            )
             self._size += size
         while self._size > KEPT_BYTES:
             self.forget(next(iter(self._known)))
 
 
-def _loose(value: Value) -> Iterator[dict[str, Any]]:
+def _mutable_json(value: Value) -> Iterator[dict[str, Any]]:
     """The JSON objects in a message, or in a part of one."""
     if value.__pydantic_extra__:
         yield value.__pydantic_extra__
@@ -124,23 +128,23 @@ def _loose(value: Value) -> Iterator[dict[str, Any]]:
             yield field
         elif field.__class__ is tuple:
             for part in field:
-                yield from _loose(part)
+                yield from _mutable_json(part)
         elif isinstance(field, Value):
-            yield from _loose(field)
+            yield from _mutable_json(field)
 
 
-_MARSHALLED_ALIKE = 2  # the last version without references: equal values always give equal bytes
+_MARSHALLED_ALIKE = 2  # marshal's last version without references, where equal values always give equal bytes
 _BEFORE_ITEMS = len(marshal.dumps([], _MARSHALLED_ALIKE))
 
 
-def _fingerprint(loose: list[dict[str, Any]]) -> bytes:
+def _fingerprint(mutable: list[dict[str, Any]]) -> bytes:
     """A fingerprint of JSON objects. The fingerprints of two lists, concatenated, are the fingerprint of both lists
     together."""
-    return marshal.dumps(loose, _MARSHALLED_ALIKE)[_BEFORE_ITEMS:]
+    return marshal.dumps(mutable, _MARSHALLED_ALIKE)[_BEFORE_ITEMS:]
 
 
-def _closed(messages: Sequence[Message]) -> int:
-    """The number of messages before the last assistant message."""
+def _resolved_length(messages: Sequence[Message]) -> int:
+    """The number of messages before the last assistant message: all calls in them have results."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "assistant":
             return place

@@ -84,7 +84,7 @@ async def _settle(checkpointer: SqlCheckpointer, item: AgentRequest, settled: Se
     engine, write_id = checkpointer.engine, fresh_write_id()
     case = await engine.read(partial(case_store.of_request, row.thread_id, row.question_id, row.round))
     if case is not None:
-        followed = transitions.followed(settled.now, os_account())
+        followed = transitions.settled_elsewhere(settled.now, os_account())
         change = partial(case_store.change, case.case_id, followed, settled.now, write_id)
         await finish(engine.write(change, partial(case_store.changed, case.case_id, write_id)))
     if (

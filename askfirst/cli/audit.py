@@ -12,6 +12,7 @@ import click
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.output import on_database
+from askfirst.cli.signing_key import SIGNING_KEY_VARIABLE, signing_key_in
 from askfirst.visible_text import escaped as escapes
 from askfirst.visible_text import pieces, visible
 
@@ -82,7 +83,7 @@ def export() -> None:
 @click.option(
     "--signing-key",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="ASKFIRST_SIGNING_KEY",
+    envvar=SIGNING_KEY_VARIABLE,
     show_envvar=True,
     help="Sign the head with the private key in this file, a JWK of the curve P-256.",
 )
@@ -92,7 +93,6 @@ def push(url: str, signing_key: Path | None) -> None:
     Use a place to which nobody who can write to the database can write. askfirst audit verify --head then
     checks that the trail continues from this head. The head is sent by POST, as JSON, over https.
     """
-    from askfirst.cli.signing_key import signing_key_in
     from askfirst.service.audit import HeadPusher
 
     key = None if signing_key is None else signing_key_in(signing_key)

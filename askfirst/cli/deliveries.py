@@ -15,8 +15,7 @@ from askfirst.concurrency import finish
 from askfirst.ids import fresh_write_id
 from askfirst.store import deliveries as store
 from askfirst.store.case_rows import DeliveryRow
-
-GRACE_MILLISECONDS = 60_000
+from askfirst.store.inspect import GRACE_MILLISECONDS
 
 
 def as_json(row: DeliveryRow) -> dict[str, Any]:

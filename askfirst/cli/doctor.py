@@ -36,6 +36,7 @@ from askfirst.clock import SystemClock, milliseconds, seconds
 from askfirst.delivery.registry import VARIABLES, delivery_named
 from askfirst.encryption_keys import FILE_VARIABLE, KEY_VARIABLE, MasterKeys
 from askfirst.errors import AskfirstError, InvalidConfiguration, InvalidSecret, ServiceError, StoreError
+from askfirst.ids import BASE_URL_VARIABLE
 from askfirst.protocol.wire import ServiceUrl
 from askfirst.service.callbacks import SECRET_VARIABLE, callback_secret
 from askfirst.service.configuration import (
@@ -46,18 +47,18 @@ from askfirst.service.configuration import (
     read_configuration,
 )
 from askfirst.service.configuration import FILE_VARIABLE as CONFIG_VARIABLE
-from askfirst.service.email_codes import SMTP_VARIABLE, Mailer
+from askfirst.service.email_codes import Mailer
+from askfirst.smtp import SMTP_VARIABLE
 from askfirst.store import deliveries
 from askfirst.store.case_queues import FailedNotice, all_failed
 from askfirst.store.case_rows import DeliveryRow
-from askfirst.store.inspect import Late, Overdue, look, overdue
+from askfirst.store.inspect import GRACE_MILLISECONDS, Late, Overdue, look, overdue
 from askfirst.store.schema import REVISIONS, is_current
 from askfirst.store.sqlite_engine import readable_by_others
 from askfirst.visible_text import visible
 
 Group = Literal["installed", "configured", "reachable", "overdue"]
 State = Literal["ok", "note", "wrong"]
-BASE_URL_VARIABLE = "ASKFIRST_BASE_URL"
 TESTS = "ASKFIRST_TEST_"
 """The environment variables that the project's own tests read."""
 CLOCK_MILLISECONDS = 5_000
@@ -440,7 +441,6 @@ def overdue_findings(late: Overdue, now: int) -> list[Finding]:
 # The command.
 
 
-GRACE_MILLISECONDS = 60_000
 SLOW_GRACE_MILLISECONDS = 300_000
 """A callback that a worker has taken is due again two minutes later; who resumes threads may look now and then."""
 NOTICES_SHOWN = 10

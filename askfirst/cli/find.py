@@ -15,7 +15,7 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import seconds
 from askfirst.ids import NONCE_DIGITS, case_id_of
 from askfirst.requests import HitlRequest
-from askfirst.service.adoption import adopted
+from askfirst.service.adoption import adopted_case
 from askfirst.service.case import Case, case_of
 from askfirst.service.transitions import ended_as
 from askfirst.store import inspect as store
@@ -95,7 +95,7 @@ class AgentRequest:
     @property
     def case(self) -> Case:
         """The request as the service shows it."""
-        return adopted(self.row)
+        return adopted_case(self.row)
 
     def as_json(self) -> dict[str, Any]:
         """What ``--json`` prints of it in a list."""

@@ -21,6 +21,7 @@ from askfirst.cli.link import issue_link
 from askfirst.cli.output import database_url, say
 from askfirst.errors import Pending
 from askfirst.gate.gate import Gate
+from askfirst.ids import BASE_URL_VARIABLE
 from askfirst.limits import LINK_DAYS
 from askfirst.permissions.shipped import policy_from
 from askfirst.requests import approval_seconds
@@ -73,7 +74,7 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option("--upstream", metavar="URL", help="The MCP endpoint behind the gate.")
 @click.option(
     "--base-url",
-    envvar="ASKFIRST_BASE_URL",
+    envvar=BASE_URL_VARIABLE,
     show_envvar=True,
     help="The public URL of the service, for the address that clients get.",
 )

@@ -11,6 +11,7 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.find import AgentRequest, NotOpen, find_open, only_open, short
 from askfirst.cli.output import on_database
 from askfirst.errors import CaseNotFound, ServiceError
+from askfirst.ids import BASE_URL_VARIABLE
 from askfirst.limits import LINK_DAYS
 from askfirst.service.case import review_url
 from askfirst.service.cases import Cases
@@ -45,7 +46,7 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 @click.argument("id", required=False)
 @click.option(
     "--base-url",
-    envvar="ASKFIRST_BASE_URL",
+    envvar=BASE_URL_VARIABLE,
     show_envvar=True,
     default=DEFAULT_BASE_URL,
     show_default=True,

@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra("the terminal view", "cli") from error
 
 from askfirst.delivery.terminal import Column
-from askfirst.delivery.terminal_dialogue import asked, call_line, heading
+from askfirst.delivery.terminal_dialogue import call_line, request_heading, request_text
 from askfirst.events import (
     AgentAbortedEvent,
     AgentEvent,
@@ -194,7 +194,7 @@ class TerminalView:
 
     def _asks(self, request: HitlRequest) -> str:
         """Show a request whole, below the id to answer it by."""
-        return f"{heading(request)}\n{asked(request.payload, self._column.room)}"
+        return f"{request_heading(request)}\n{request_text(request.payload, self._column.room)}"
 
     def _delta(self, delta: Delta) -> None:
         match delta:

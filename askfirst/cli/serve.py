@@ -20,11 +20,13 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.connection_limits import Doorkeeper, OncePerSecond, guarded
 from askfirst.cli.output import database_url, on_database, say
+from askfirst.cli.signing_key import SIGNING_KEY_VARIABLE, signing_key_in
 from askfirst.errors import InvalidConfiguration, ServiceError
+from askfirst.ids import BASE_URL_VARIABLE
 from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS, LINK_DAYS, LONGEST_HOLD
 from askfirst.service.configuration import MOST_LINK_DAYS, Configuration, read_configuration
-from askfirst.service.email_codes import SMTP_VARIABLE
 from askfirst.service.worker_threads import SWITCH_SECONDS
+from askfirst.smtp import SMTP_VARIABLE
 from askfirst.store.inspect import open_keys
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
 )
 @click.option(
     "--base-url",
-    envvar="ASKFIRST_BASE_URL",
+    envvar=BASE_URL_VARIABLE,
     show_envvar=True,
     help="The public URL of the service. Default: http://HOST:PORT.",
 )
@@ -178,7 +180,7 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
 @click.option(
     "--signing-key",
     type=click.Path(dir_okay=False, path_type=Path),
-    envvar="ASKFIRST_SIGNING_KEY",
+    envvar=SIGNING_KEY_VARIABLE,
     show_envvar=True,
     help="Sign results with the private key in this file; the file is made if it does not exist.",
 )
@@ -265,7 +267,6 @@ def serve(
     Logs are lines of JSON on standard error. People are told of cases through the deliveries of the configuration:
     see askfirst config check --help.
     """
-    from askfirst.cli.signing_key import signing_key_in
     from askfirst.service.app import create_app
     from askfirst.service.budgets import read_budgets
     from askfirst.service.observability import configure_logging

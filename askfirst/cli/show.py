@@ -22,9 +22,8 @@ from askfirst.protocol import FormField
 from askfirst.requests import Question
 from askfirst.service.case import Case
 from askfirst.service.case_state import Outcome
-from askfirst.service.continuation import going_on
 from askfirst.service.notices import contents_of, ended_of
-from askfirst.service.page_data import outcome_of
+from askfirst.service.page_data import going_on, outcome_of
 from askfirst.service.pages.decision import other_details, words_for
 from askfirst.store import deliveries
 from askfirst.store.case_rows import DeliveryRow

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from askfirst.protocol import SigningKey
 
 
+SIGNING_KEY_VARIABLE = "ASKFIRST_SIGNING_KEY"
+"""The environment variable that names the file."""
+
+
 def signing_key_in(path: Path) -> SigningKey:
     """The key in a file; a new one, readable for its owner alone, if there is no such file."""
     from askfirst.protocol import SigningKey

@@ -24,7 +24,14 @@ from askfirst.delivery.base import (
     Sent,
     is_web_link,
 )
-from askfirst.delivery.registry import NAMES, VARIABLES, PlainFunction, auto, delivery_named, given_deliveries
+from askfirst.delivery.registry import (
+    NAMES,
+    VARIABLES,
+    FunctionDelivery,
+    auto,
+    delivery_named,
+    given_deliveries,
+)
 from askfirst.delivery.several import pause_after
 from askfirst.errors import DeliveryError
 from askfirst.protocol import Form, PollAnswer, Progress, State
@@ -285,7 +292,7 @@ class CaseNotices:
     def _note(self, label: str, sent: Sent, notice: Notice) -> None:
         """Remember a message that asked; one of a plain function suffices, for it cannot update any."""
         again = any(label == other for other, _ in self._sent)
-        plain = isinstance(self._deliveries.by_label[label], PlainFunction)
+        plain = isinstance(self._deliveries.by_label[label], FunctionDelivery)
         if notice.review_url is not None and not (again and plain):
             self._sent.append((label, sent))
             self._posted(label, sent)

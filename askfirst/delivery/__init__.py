@@ -1,4 +1,4 @@
-"""Deliveries: one small protocol for reaching a person, and the deliveries that come with Askfirst.
+"""Deliveries: the protocol that sends messages to people, and the deliveries that come with Askfirst.
 
 The public names are loaded lazily, each with its own libraries.
 """

@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from apprise import NotifyBase
 
 
-# One Apprise URL: its limits, its format, and its errors without the URL, which is a secret.
+# The target of one Apprise URL. The URL is a secret, so no error and no log record contains it.
 
 
 NAME = "apprise"
-_LONGEST = 20_000
-_ROOM_FOR_WORDS = 60
+_BODY_LIMIT = 20_000
+_LEAST_TEXT = 60
 _RENDER_MARKDOWN = {"Discord", "Guilded", "Mattermost", "Zulip"}
 """Services that render Markdown although Apprise says that they take plain text."""
 _MARKDOWN = re.compile(r"([\\_*\[\]()~`<>#+=|{}.!-]|&(?=#?\w+;))")
 _MENTION = re.compile(r"(?<![\w.+-])@(?=[\w&!])")
 """The beginning of a mention such as ``@everyone``. In an e-mail address a letter comes before the ``@``."""
 _STATUS = re.compile(r"\berror=(\d{3})\b")
-_WORTH_ANOTHER_TRY = {408, 425, 429}
-_TALKATIVE = ("apprise", "urllib3.connectionpool")
+"""The HTTP status in a log record of Apprise, which does not raise it."""
+_RETRIED_STATUSES = {408, 425, 429}
+_QUOTING_LOGGERS = ("apprise", "urllib3.connectionpool")
+"""Loggers whose records may quote URLs and messages."""
 
-_overheard: ContextVar[list[str] | None] = ContextVar("askfirst_apprise_overheard", default=None)
+_captured: ContextVar[list[str] | None] = ContextVar("askfirst_apprise_captured", default=None)
 
 
 def targets_of(urls: Sequence[str]) -> list[AppriseTarget]:
@@ -43,13 +45,13 @@ def targets_of(urls: Sequence[str]) -> list[AppriseTarget]:
         from apprise import Apprise, AppriseAsset
     except ModuleNotFoundError as error:
         raise MissingExtra("Apprise", "delivery") from error
-    for name in _TALKATIVE:
-        logging.getLogger(name).addFilter(_overhear)
+    for name in _QUOTING_LOGGERS:
+        logging.getLogger(name).addFilter(_capture)
     library: Any = Apprise
     asset = AppriseAsset(app_id="Askfirst", app_desc="Askfirst", app_url="", async_mode=False)
     targets: list[AppriseTarget] = []
     for number, url in enumerate(urls, start=1):
-        with _overhearing():
+        with _capturing_log():
             plugin = library.instantiate(url, asset=asset)
         if plugin is None:
             raise DeliveryError(NAME, f"Apprise cannot use the URL number {number}", permanent=True)
@@ -72,11 +74,11 @@ class AppriseTarget:
         self._escape = _html if self._is_html else _markdown if markdown else str
         self._link = _html_link if self._is_html else _markdown_link if markdown else str
 
-    def tell(self, notice: Notice) -> DeliveryError | None:
+    def send(self, notice: Notice) -> DeliveryError | None:
         """Send a notice, and wait for the server; returns the error, or None on success."""
-        with _overhearing() as said:
+        with _capturing_log() as said:
             try:
-                title, body = self._fitted(notice)
+                title, body = self._within_limits(notice)
                 if self._sender.notify(body=body, title=title, body_format=self._format):
                     return None
             except DeliveryError as error:
@@ -87,10 +89,10 @@ class AppriseTarget:
                 said.append(type(error).__name__)
         status = next((int(found[1]) for line in said if (found := _STATUS.search(line))), None)
         problem = f"{self._service} did not take the message" + (f" ({status})" if status else "")
-        is_final = status is not None and 400 <= status < 500 and status not in _WORTH_ANOTHER_TRY
+        is_final = status is not None and 400 <= status < 500 and status not in _RETRIED_STATUSES
         return DeliveryError(NAME, problem, permanent=is_final)
 
-    def _fitted(self, notice: Notice) -> tuple[str, str]:
+    def _within_limits(self, notice: Notice) -> tuple[str, str]:
         """Title and body within the limits.
 
         The link is never cut; the text is cut first, then the title is left out.
@@ -102,8 +104,8 @@ class AppriseTarget:
             title = cut(title, self._plugin.title_maxlen)
         gap = "<br/><br/>" if self._is_html else "\n\n"
         end = gap + self._link(notice.review_url) if notice.review_url else ""
-        room = min(self._plugin.body_maxlen, _LONGEST) - len(end)
-        if room < len(title) + _ROOM_FOR_WORDS:
+        room = min(self._plugin.body_maxlen, _BODY_LIMIT) - len(end)
+        if room < len(title) + _LEAST_TEXT:
             title = ""
         else:
             room -= len(title) + len(gap)  # always: some services limit title and body together
@@ -131,18 +133,19 @@ def _markdown_link(url: str) -> str:
 
 
 @contextmanager
-def _overhearing() -> Generator[list[str]]:
+def _capturing_log() -> Generator[list[str]]:
     """Within this context, capture Apprise's log records and do not log them: they may quote URLs and messages."""
     said: list[str] = []
-    before = _overheard.set(said)
+    before = _captured.set(said)
     try:
         yield said
     finally:
-        _overheard.reset(before)
+        _captured.reset(before)
 
 
-def _overhear(record: logging.LogRecord) -> bool:
-    said = _overheard.get()
+def _capture(record: logging.LogRecord) -> bool:
+    """A log filter: within `_capturing_log` it keeps a record's text and drops the record."""
+    said = _captured.get()
     if said is not None:
         said.append(record.getMessage())
     return said is None
@@ -168,8 +171,8 @@ class AppriseDelivery:
             raise DeliveryError(NAME, "urls must be one or several URLs such as discord://…", permanent=True)
         self._outcomes = outcomes
         self._targets: list[AppriseTarget] | None = None
-        self._taken: dict[tuple[str, str, str], set[int]] = {}
-        """By case, kind and body: the targets that accepted a notice, while others did not."""
+        self._accepted: dict[tuple[str, str, str], set[int]] = {}
+        """By case, kind and body: the targets that accepted a notice while others did not. A retry skips them."""
         self._ended: set[str] = set()
 
     async def send(self, notice: Notice) -> Sent:
@@ -180,10 +183,10 @@ class AppriseDelivery:
 
     async def update(self, sent: Sent, ended: Ended) -> None:
         """Send a message that the case has ended, once for each case."""
-        for key in [key for key in self._taken if key[0] == ended.case_id and key[1] != ended.kind]:
-            del self._taken[key]
-        is_told = ended.kind != "completed" or self._outcomes
-        if not is_told or ended.is_again or ended.case_id in self._ended:
+        for key in [key for key in self._accepted if key[0] == ended.case_id and key[1] != ended.kind]:
+            del self._accepted[key]
+        is_sent = ended.kind != "completed" or self._outcomes
+        if not is_sent or ended.is_again or ended.case_id in self._ended:
             return
         self._ended.add(ended.case_id)
         try:
@@ -196,14 +199,14 @@ class AppriseDelivery:
         if self._targets is None:
             self._targets = await asyncio.to_thread(targets_of, self._urls)
         key = (notice.case_id, notice.kind, notice.body)
-        taken = self._taken.setdefault(key, set())
+        accepted = self._accepted.setdefault(key, set())
         try:
             async with asyncio.timeout(SECONDS):
                 problems = await asyncio.gather(
                     *(
-                        self._tell(number, target, notice, taken)
+                        self._send_to(number, target, notice, accepted)
                         for number, target in enumerate(self._targets)
-                        if number not in taken
+                        if number not in accepted
                     )
                 )
         except TimeoutError:
@@ -212,12 +215,12 @@ class AppriseDelivery:
         if wrong:
             # Raise a temporary error rather than a permanent one: a retry can help the target that it is about.
             raise next((each for each in wrong if not each.permanent), wrong[0])
-        self._taken.pop(key, None)
+        self._accepted.pop(key, None)
 
-    async def _tell(
-        self, number: int, target: AppriseTarget, notice: Notice, taken: set[int]
+    async def _send_to(
+        self, number: int, target: AppriseTarget, notice: Notice, accepted: set[int]
     ) -> DeliveryError | None:
-        problem = await asyncio.to_thread(target.tell, notice)  # Apprise blocks while it waits for a server
+        problem = await asyncio.to_thread(target.send, notice)  # Apprise blocks while it waits for a server
         if problem is None:
-            taken.add(number)
+            accepted.add(number)
         return problem

@@ -33,8 +33,8 @@ def is_web_link(url: str) -> bool:
 # The heading of a notice.
 
 
-_LIMIT = 120
-_WORDS = {
+_SERVICE_LIMIT = 120
+_HEADINGS = {
     "review": "{} asks for a decision",
     "reminder": "{} still waits for a decision",
     "warning": "{} needs a decision soon",
@@ -48,8 +48,8 @@ _WORDS = {
 
 def heading(notice: Notice) -> str:
     """The heading of a notice, such as ``books.example asks for a decision``."""
-    who = cut(visible(notice.facts.get("service") or "A service"), _LIMIT)
-    return _WORDS[notice.kind].format(who)
+    who = cut(visible(notice.facts.get("service") or "A service"), _SERVICE_LIMIT)
+    return _HEADINGS[notice.kind].format(who)
 
 
 NoticeKind = Literal[
@@ -63,11 +63,14 @@ NoticeKind = Literal[
     "cancelled",
 ]
 EndKind = Literal["completed", "expired", "cancelled"]
+OPEN_LABEL = "Open the page"
+APPROVE_LABEL = "Approve on the page"
+"""The label of a message's button to the page; the second if the approving button is not in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A button of a message that makes a decision without the page, if the service allows that."""
+    """A button of a message. It makes a decision without the page, if the service allows that."""
 
     action: str
     label: str
@@ -134,7 +137,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A notice that was sent: where `Delivery.update` finds its message. It can be stored as JSON."""
+    """A sent notice: the place of its message, for `Delivery.update`. It can be stored as JSON."""
 
     delivery: str
     """The name of the delivery that sent it."""
@@ -156,7 +159,7 @@ class Ended:
     outcome: str | None = None
     """The outcome of the approved call as a sentence, once it is known."""
     is_again: bool = False
-    """Whether the messages were updated before, so that only ``outcome`` is new."""
+    """Whether this is a second update of the same messages, in which only ``outcome`` is new."""
 
     @property
     def said(self) -> str:
@@ -217,7 +220,7 @@ class StoredDelivery(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """A button that a person pressed. The platform has verified platform and user; they are never free text."""
+    """A press of a button by a person. The platform itself has verified the user id; it is never free text."""
 
     case_id: str
     action: str
@@ -237,7 +240,7 @@ class Press:
 
     @property
     def account(self) -> str:
-        """The person's account in the form of the lists of deciders: ``telegram:1001``."""
+        """The person's account as a place's ``deciders`` name it: ``telegram:1001``."""
         return f"{self.platform}:{self.platform_user_id}"
 
 
@@ -252,6 +255,11 @@ class PressAnswer:
     review_url: str | None = field(default=None, repr=False)
 
 
+CLOSED = "This is decided already, or its time is up."
+UNKNOWN = "This request is no longer known here. Nothing was changed."
+FAILED = "It is not certain that this counted. Try again, or open the page."
+"""What a messenger tells a person whose press came too late, is about a deleted request, or may not have counted."""
+
 OnPress = Callable[[Press], Awaitable[PressAnswer]]
 
 
@@ -265,7 +273,7 @@ class PressDelivery(Protocol):
 
 
 OnPending = Callable[[str], Awaitable[str]]
-"""From an account, such as ``slack:T024BE7LD:U2147483697``, to a text with the open requests."""
+"""Takes an account, such as ``slack:T024BE7LD:U2147483697``, and returns a text with the open requests."""
 
 
 @runtime_checkable
@@ -279,12 +287,10 @@ class PendingDelivery(Protocol):
 
 @runtime_checkable
 class RequestsDelivery(Protocol):
-    """A delivery that may get button presses as signed HTTP requests.
+    """A delivery whose button presses may come as signed HTTP requests (webhooks)."""
 
-    Then every process takes them, without a lease.
-    """
-
-    hears_requests: bool
+    takes_requests: bool
+    """Whether they do. Then every process handles presses, and no lease on listening is needed."""
 
     def request_app(self) -> Any:
         """The ASGI application that takes the requests and checks their signatures."""

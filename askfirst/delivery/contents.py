@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from askfirst.display import Risk
 from askfirst.visible_text import visible
 
-_OPEN_RISKS = ("low", "normal")
+_PRESSABLE_RISKS = ("low", "normal")
 _LINE_ENDS = re.compile(r"\r\n|\n")
 _INDENT = "\n    "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Everything that a person has to know to decide, in reading order.
+    """The parts of a message about a decision, in reading order.
 
     Every text comes from an agent, a tool's author or a caller, and is untrusted. A delivery makes hidden characters
     visible (`askfirst.delivery.text.shown`), escapes the text for its platform, and renders no link, mention or
@@ -64,7 +64,7 @@ class Contents:
     def brief(self, *, with_facts: bool = True) -> Contents:
         """The same in a few lines, for people who decide on the page.
 
-        It is not whole, so no button can approve it.
+        It does not show everything, so no button can approve.
         """
         facts = self.important if with_facts else ()
         return replace(self, facts=facts, is_whole=False, is_brief=True)
@@ -72,7 +72,7 @@ class Contents:
     @property
     def may_be_pressed(self) -> bool:
         """Whether one press may approve: the message is whole, and the risk is low or normal."""
-        return self.is_whole and self.risk in _OPEN_RISKS
+        return self.is_whole and self.risk in _PRESSABLE_RISKS
 
     @property
     def deadline(self) -> str:
@@ -122,7 +122,7 @@ class Contents:
 
     @property
     def _risk(self) -> str:
-        return "" if self.risk in _OPEN_RISKS else f"Risk: {self.risk}"
+        return "" if self.risk in _PRESSABLE_RISKS else f"Risk: {self.risk}"
 
 
 def _indented(text: str) -> str:

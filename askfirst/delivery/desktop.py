@@ -14,7 +14,7 @@ from askfirst.delivery.base import Ended, Notice, Sent, is_web_link
 from askfirst.errors import DeliveryError
 
 _SECONDS = 5.0
-"""A command that still runs after this time is the browser itself, so it has worked."""
+"""A command that still runs after this time is the browser itself, so the page was opened."""
 
 
 def has_display(environ: Mapping[str, str]) -> bool:

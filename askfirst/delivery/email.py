@@ -97,8 +97,8 @@ class EmailDelivery:
     async def update(self, sent: Sent, ended: Ended) -> None:
         """Send a mail that the case has ended, once for each thread."""
         thread, subject = str(sent.place["thread"]), str(sent.place["subject"])
-        is_told = ended.kind != "completed" or self._outcomes
-        if not is_told or ended.is_again or sent.place.get("follows") or thread in self._ended:
+        is_sent = ended.kind != "completed" or self._outcomes
+        if not is_sent or ended.is_again or sent.place.get("follows") or thread in self._ended:
             return
         self._ended.add(thread)
         paragraphs = [cut(shown(ended.said).strip(), _BODY_LIMIT)]

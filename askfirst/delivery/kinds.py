@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from askfirst.delivery.base import Delivery
+from askfirst.smtp import SMTP_VARIABLE
 
 _TELEGRAM_USER = re.compile(r"[1-9][0-9]{0,19}")
 _SLACK_USER = re.compile(r"[TE][A-Z0-9]+:[UW][A-Z0-9]+")
@@ -43,8 +44,13 @@ class Kind:
     """Makes a delivery from the given settings, by name. It loads the libraries, and raises `DeliveryError`."""
     platform: str | None = None
     """The prefix of accounts, if people can press buttons there: ``telegram`` for ``telegram:1001``."""
-    account_problem: Callable[[str, Mapping[str, Any]], str | None] = lambda account, settings: None
-    """From an account and the delivery's settings to the fault of the account; None if it is valid."""
+    account_fault: Callable[[str, Mapping[str, Any]], str | None] = lambda account, settings: None
+    """Checks an account of ``deciders`` with the delivery's settings: a sentence about its fault, or None."""
+
+    @property
+    def required_variables(self) -> tuple[str, ...]:
+        """The environment variables that must be set for it to count as configured by the environment."""
+        return tuple(it.variable for it in self.settings if it.is_required and it.variable is not None)
 
 
 def _terminal(given: Mapping[str, Any]) -> Delivery:
@@ -117,16 +123,6 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind("terminal", (), _terminal),
         Kind(
-            "email",
-            (
-                Setting("to", "texts", "ASKFIRST_MAIL_TO"),
-                Setting("smtp_url", "secret", "ASKFIRST_SMTP_URL"),
-                Setting("from", "text", is_required=False),
-                Setting("in_clear", "flag", is_required=False),
-            ),
-            _email,
-        ),
-        Kind(
             "telegram",
             (
                 Setting("token", "secret", "TELEGRAM_BOT_TOKEN"),
@@ -135,7 +131,7 @@ KINDS: Mapping[str, Kind] = {
             ),
             _telegram,
             platform="telegram",
-            account_problem=_telegram_account,
+            account_fault=_telegram_account,
         ),
         Kind(
             "slack",
@@ -149,9 +145,19 @@ KINDS: Mapping[str, Kind] = {
             ),
             _slack,
             platform="slack",
-            account_problem=_slack_account,
+            account_fault=_slack_account,
         ),
         Kind("apprise", (Setting("urls", "secrets", "ASKFIRST_APPRISE_URL"),), _apprise),
+        Kind(
+            "email",
+            (
+                Setting("to", "texts", "ASKFIRST_MAIL_TO"),
+                Setting("smtp_url", "secret", SMTP_VARIABLE),
+                Setting("from", "text", is_required=False),
+                Setting("in_clear", "flag", is_required=False),
+            ),
+            _email,
+        ),
         Kind(
             "teams",
             (

@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
 from askfirst.delivery.base import Ended, Notice, Sent
 from askfirst.delivery.terminal import TerminalDelivery
 from askfirst.errors import MissingExtra
-from askfirst.loopback import only_here
+from askfirst.loopback import is_local_url
 
 _BORDER = 2
 _HALVES = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}
@@ -47,7 +47,7 @@ class QRDelivery:
         self._terminal.write(notice)
         if notice.review_url is None:
             return
-        if only_here(notice.review_url):
+        if is_local_url(notice.review_url):
             host = urlsplit(notice.review_url).hostname
             said = f"A phone cannot reach {host}: use --base-url to give an address that a phone can reach."
             self._terminal.console.print(Text(said), soft_wrap=True)
@@ -60,7 +60,7 @@ def print_qr(console: Console, text: str) -> bool:
 
     The terminal must have colours and Unicode and be wide enough, and another device must be able to reach the link.
     """
-    if only_here(text):
+    if is_local_url(text):
         return False
     try:
         import segno

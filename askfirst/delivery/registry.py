@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from askfirst.delivery.base import Deliver, Delivery, Ended, Notice, Sent
 from askfirst.delivery.desktop import DesktopDelivery, has_display
+from askfirst.delivery.kinds import KINDS
 from askfirst.delivery.several import Several
 from askfirst.errors import DeliveryError
+from askfirst.smtp import SMTP_VARIABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,11 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("askfirst.delivery")
 
 VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "telegram": ("TELEGRAM_BOT_TOKEN", "TELEGRAM_CHAT_ID"),
-    "slack": ("SLACK_BOT_TOKEN", "SLACK_CHANNEL"),
-    "apprise": ("ASKFIRST_APPRISE_URL",),
-    "email": ("ASKFIRST_MAIL_TO", "ASKFIRST_SMTP_URL"),
-    "teams": ("ASKFIRST_TEAMS_URL",),
+    kind.name: variables for kind in KINDS.values() if (variables := kind.required_variables)
 }
 """The variables that must be set for a delivery to count as configured. Optional ones are ``TELEGRAM_REVIEWERS`` (the
 users who may decide), and ``SLACK_APP_TOKEN`` or ``SLACK_SIGNING_SECRET`` (for buttons)."""
@@ -120,9 +118,7 @@ def _apprise(environ: Mapping[str, str], console: Console | None) -> Delivery:
 def _email(environ: Mapping[str, str], console: Console | None) -> Delivery:
     from askfirst.delivery.email import EmailDelivery
 
-    return EmailDelivery(
-        environ["ASKFIRST_SMTP_URL"], to=environ["ASKFIRST_MAIL_TO"].replace(",", " ").split()
-    )
+    return EmailDelivery(environ[SMTP_VARIABLE], to=environ["ASKFIRST_MAIL_TO"].replace(",", " ").split())
 
 
 def _teams(environ: Mapping[str, str], console: Console | None) -> Delivery:
@@ -153,11 +149,10 @@ NAMES = tuple(_MAKERS)
 _MEMBERS = ("name", "shows_buttons", "send", "update")
 
 
-class PlainFunction:
-    """A function of the notice as a delivery. It is called for the end of a case only if nobody decided.
+class FunctionDelivery:
+    """A delivery that calls a function with each notice, and again at the end of a case if nobody decided.
 
-    A function that is not async is called in a thread, so that it may block. It is called once for each notice, and
-    again if it raised.
+    A function that is not async is called in a thread, so that it may block. If it raises, it is called again.
     """
 
     shows_buttons = False
@@ -203,16 +198,16 @@ def _delivery(given: Any) -> Delivery:
         if not missing:
             return given
         if "send" not in missing:
-            raise TypeError(f"{_named(given)} is not a delivery: it has no {' and no '.join(missing)}")
+            raise TypeError(f"{_type_of(given)} is not a delivery: it has no {' and no '.join(missing)}")
         if callable(given):
-            return PlainFunction(given)
+            return FunctionDelivery(given)
     hint = "; make an instance of it first" if isinstance(given, type) else ""
     raise TypeError(
         f"deliver= must be a delivery, a name ({', '.join(NAMES)}), a function of the notice, or a list of these, "
-        f"not {_named(given)}{hint}"
+        f"not {_type_of(given)}{hint}"
     )
 
 
-def _named(given: Any) -> str:
-    """The type of a given value. Its ``repr`` is not used, because it may contain a secret."""
+def _type_of(given: Any) -> str:
+    """The type of a value, for an error. The value's ``repr`` is not used, because it may contain a secret."""
     return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"

@@ -18,18 +18,18 @@ from askfirst.errors import DeliveryError
 # Back-off.
 
 
-_FIRST = 1.0
+_FIRST_PAUSE = 1.0
 
 
 def pause_after(tries: int, error: Exception, *, longest: float) -> float:
     """The back-off in seconds: exponential, with jitter, and at least the platform's ``Retry-After``."""
-    most = min(_FIRST * 2 ** min(tries, 16), longest)
+    most = min(_FIRST_PAUSE * 2 ** min(tries, 16), longest)
     pause = random.uniform(most / 2, most)  # noqa: S311
     asked = error.retry_after if isinstance(error, DeliveryError) else None
     return pause if asked is None else max(asked, pause)
 
 
-# One delivery of a notice, with retries.
+# One call of a delivery, with retries.
 
 
 logger = logging.getLogger("askfirst.delivery")
@@ -38,10 +38,10 @@ _LONGEST_PAUSE = 60.0
 _T = TypeVar("_T")
 
 
-class Lane(Generic[_T]):
-    """A background task that runs one operation of a delivery, with up to ``tries`` attempts and back-off.
+class RetriedCall(Generic[_T]):
+    """A background task that calls a method of a delivery, with up to ``tries`` attempts and back-off.
 
-    ``what`` names the operation in the warning after the last attempt. ``result`` is set on success.
+    ``what`` names the call in the warning after the last attempt. ``result`` is set on success.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Lane(Generic[_T]):
         self._work = work
         self._tries = tries
         self._clock = clock
-        self._over = asyncio.Event()
+        self._stopped = asyncio.Event()
         self.task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Stop retrying, and wait for an attempt under way."""
-        self._over.set()
+        self._stopped.set()
         await asyncio.wait([self.task])
 
     async def _run(self) -> None:
@@ -69,17 +69,17 @@ class Lane(Generic[_T]):
                 self.error = None
                 return
             except Exception as error:  # a bug in one delivery must not stop the others
-                self.error = _known(self.delivery, error)
+                self.error = _without_secrets(self.delivery, error)
             if self.error.permanent or tries == self._tries:
                 logger.warning("%s was not delivered: %s (attempts: %d)", self._what, self.error, tries)
                 return
             pause = pause_after(tries, self.error, longest=_LONGEST_PAUSE)
-            await first_of(self._over.wait(), self._clock.sleep(pause))
-            if self._over.is_set():
+            await first_of(self._stopped.wait(), self._clock.sleep(pause))
+            if self._stopped.is_set():
                 return
 
 
-def _known(delivery: str, error: Exception) -> DeliveryError:
+def _without_secrets(delivery: str, error: Exception) -> DeliveryError:
     """The error for the log. A `DeliveryError` contains no secret; of any other error only the type is kept."""
     return error if isinstance(error, DeliveryError) else DeliveryError(delivery, type(error).__name__)
 
@@ -104,50 +104,54 @@ class Several:
         self.shows_buttons = any(delivery.shows_buttons for delivery in deliveries)
         self._tries = tries
         self._clock = clock or SystemClock()
-        self._late: dict[str, dict[Lane[Sent], int]] = {}
-        """By case: the operations that still ran when `send` returned."""
+        self._late: dict[str, dict[RetriedCall[Sent], int]] = {}
+        """By case: the calls that were still running when `send` returned, each with the index of its delivery."""
 
     async def send(self, notice: Notice) -> Sent:
         """Send a notice through all deliveries."""
         what = f"the {notice.kind} notice of case {notice.case_id}"
-        lanes = {
-            Lane(each.name, what, partial(each.send, notice), tries=self._tries, clock=self._clock): number
+        calls = {
+            RetriedCall(
+                each.name, what, partial(each.send, notice), tries=self._tries, clock=self._clock
+            ): number
             for number, each in enumerate(self.deliveries)
         }
         try:
-            await self._wait(list(lanes))
+            await self._wait(list(calls))
         except asyncio.CancelledError:
-            for lane in lanes:
-                lane.task.cancel()
+            for call in calls:
+                call.task.cancel()
             raise
-        if not any(lane.result for lane in lanes):
-            raise self._failed([lane.error for lane in lanes if lane.error is not None])
-        late = {lane: number for lane, number in lanes.items() if not lane.task.done()}
+        if not any(call.result for call in calls):
+            raise self._failed([call.error for call in calls if call.error is not None])
+        late = {call: number for call, number in calls.items() if not call.task.done()}
         if late:
             self._late.setdefault(notice.case_id, {}).update(late)
         place: dict[str, str | int] = {}
-        for lane, number in lanes.items():
-            if lane.result is not None:
-                place |= _place(number, lane.result)
+        for call, number in calls.items():
+            if call.result is not None:
+                place |= _prefixed(number, call.result)
         return Sent(self.name, notice.case_id, place)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
         """Update every message about the case with its end, and stop retrying those that are not sent yet."""
         late = self._late.pop(ended.case_id, {})
-        await asyncio.gather(*(lane.stop() for lane in late))
+        await asyncio.gather(*(call.stop() for call in late))
         found = self._parts(sent) + [
-            (self.deliveries[late[lane]], lane.result) for lane in late if lane.result
+            (self.deliveries[late[call]], call.result) for call in late if call.result
         ]
         what = f"the end of case {ended.case_id}"
-        lanes = [
-            Lane(each.name, what, partial(each.update, part, ended), tries=self._tries, clock=self._clock)
+        calls = [
+            RetriedCall(
+                each.name, what, partial(each.update, part, ended), tries=self._tries, clock=self._clock
+            )
             for each, part in found
         ]
         try:
-            await asyncio.gather(*(lane.task for lane in lanes))
+            await asyncio.gather(*(call.task for call in calls))
         finally:
-            for lane in lanes:
-                lane.task.cancel()
+            for call in calls:
+                call.task.cancel()
 
     @asynccontextmanager
     async def listening(self, on_press: OnPress) -> AsyncGenerator[None]:
@@ -161,20 +165,20 @@ class Several:
                         logger.warning("cannot listen for the buttons of %s: %s", delivery.name, error)
             yield
 
-    async def _wait(self, lanes: Sequence[Lane[Sent]]) -> None:
+    async def _wait(self, calls: Sequence[RetriedCall[Sent]]) -> None:
         """Wait until all are done, or until `PATIENCE_SECONDS` after the first success."""
-        open_tasks = {lane.task for lane in lanes}
-        while open_tasks and not any(lane.result for lane in lanes):
+        open_tasks = {call.task for call in calls}
+        while open_tasks and not any(call.result for call in calls):
             _, open_tasks = await asyncio.wait(open_tasks, return_when=asyncio.FIRST_COMPLETED)
         if open_tasks:
-            await first_of(_all(open_tasks), self._clock.sleep(PATIENCE_SECONDS))
+            await first_of(_wait_for_all(open_tasks), self._clock.sleep(PATIENCE_SECONDS))
 
     def _parts(self, sent: Sent) -> list[tuple[Delivery, Sent]]:
-        """The message of each delivery, without deliveries that this process does not have."""
+        """Each delivery with its message. A delivery that this process does not have is left out."""
         found: list[tuple[Delivery, Sent]] = []
         for number, delivery in enumerate(self.deliveries):
             if sent.place.get(f"{number}") == delivery.name:
-                found.append((delivery, Sent(delivery.name, sent.case_id, _part(sent.place, number))))
+                found.append((delivery, Sent(delivery.name, sent.case_id, _unprefixed(sent.place, number))))
         return found
 
     def _failed(self, errors: Sequence[DeliveryError]) -> DeliveryError:
@@ -187,15 +191,15 @@ class Several:
         )
 
 
-async def _all(tasks: set[asyncio.Task[None]]) -> None:
+async def _wait_for_all(tasks: set[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)
 
 
-def _place(number: int, sent: Sent) -> dict[str, str | int]:
+def _prefixed(number: int, sent: Sent) -> dict[str, str | int]:
     """The place of one delivery's message, with its number as a prefix: ``{"1": "telegram", "1.chat_id": 7}``."""
     return {f"{number}": sent.delivery, **{f"{number}.{key}": value for key, value in sent.place.items()}}
 
 
-def _part(place: Mapping[str, str | int], number: int) -> dict[str, str | int]:
+def _unprefixed(place: Mapping[str, str | int], number: int) -> dict[str, str | int]:
     start = f"{number}."
     return {key.removeprefix(start): value for key, value in place.items() if key.startswith(start)}

@@ -14,7 +14,13 @@ from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock, SystemClock
 from askfirst.delivery.base import Ended, Notice, OnPending, OnPress, Sent, heading
 from askfirst.delivery.slack_api import BASE_URL, NAME, SlackApi, SlackRefused
-from askfirst.delivery.slack_blocks import asking, body_blocks, decided, ending_text, pressable
+from askfirst.delivery.slack_blocks import (
+    asking_message,
+    body_blocks,
+    decided_message,
+    ending_text,
+    pressable,
+)
 from askfirst.delivery.slack_check import missing
 from askfirst.delivery.slack_http import SlackRequests
 from askfirst.delivery.slack_modals import fits
@@ -30,10 +36,10 @@ _GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_clos
 
 
 @dataclass
-class _Hearing:
-    """The handler of Slack's events, while the delivery listens.
+class _Handler:
+    """The function that handles Slack's envelopes while the delivery listens.
 
-    All copies of a delivery share it: they are one app.
+    All copies of a delivery share this object, because they are one app.
     """
 
     handle: Handle | None = None
@@ -85,9 +91,9 @@ class SlackDelivery:
         self._asks_address = asks_address
         self._clock = clock or SystemClock()
         self._posts = StoredPosts(NAME, SlackPost.read, store, self._clock)
-        self._hearing = _Hearing()
+        self._handler = _Handler()
         self.shows_buttons = app_token is not None or signing_secret is not None
-        self.hears_requests = app_token is None and signing_secret is not None
+        self.takes_requests = app_token is None and signing_secret is not None
         self._on_pending: OnPending | None = None
 
     def request_app(self) -> SlackRequests:
@@ -140,7 +146,7 @@ class SlackDelivery:
         at = self._clock.now()
         post = SlackPost(notice.case_id, "", heading(notice), tuple(body_blocks(notice)), buttons, shown, at)
         await self._posts.keep(key, post)
-        message: dict[str, Any] = {"channel": channel, **asking(notice, key, buttons)}
+        message: dict[str, Any] = {"channel": channel, **asking_message(notice, key, buttons)}
         if thread:
             message["thread_ts"] = thread
         said = await self.api.call("chat.postMessage", message)
@@ -155,10 +161,10 @@ class SlackDelivery:
         key = str(sent.place["key"])
         post = await self._posts.find(key)
         if post is None:
-            message = decided([], f"Case {visible(ended.case_id)}", ending_text(ended))
+            message = decided_message([], f"Case {visible(ended.case_id)}", ending_text(ended))
         else:
             await self._posts.close(key, post)
-            message = decided(post.blocks, post.title, ending_text(ended))
+            message = decided_message(post.blocks, post.title, ending_text(ended))
         where = {"channel": sent.place["channel"], "ts": sent.place["ts"]}
         try:
             await self.api.call("chat.update", {**where, **message})
@@ -173,7 +179,7 @@ class SlackDelivery:
 
         ``on_other`` gets Slack's events (``events_api``), such as messages to an agent.
         """
-        if self._hearing.handle is not None:
+        if self._handler.handle is not None:
             raise DeliveryError(NAME, "this delivery is listening already", permanent=True)
         presses = SlackPresses(self.api, self._posts, on_press, asks_address=self._asks_address)
 
@@ -184,7 +190,7 @@ class SlackDelivery:
                 return await self._command(payload)
             return None if on_other is None else await on_other(kind, payload)
 
-        self._hearing.handle = handle
+        self._handler.handle = handle
         try:
             await self._posts.forget_old()
             if self._app.app_token is None:
@@ -193,7 +199,7 @@ class SlackDelivery:
                 async with SocketMode(self._app.app_token, handle, base_url=self._app.base_url).connected():
                     yield
         finally:
-            self._hearing.handle = None
+            self._handler.handle = None
 
     async def _command(self, payload: dict[str, Any]) -> dict[str, Any] | None:
         """Answer ``/askfirst pending``. Only the person who asked sees the answer."""
@@ -203,9 +209,9 @@ class SlackDelivery:
         return {"response_type": "ephemeral", "text": ephemeral(said)}
 
     async def _handle(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-        if self._hearing.handle is None:
+        if self._handler.handle is None:
             raise DeliveryError(NAME, "this delivery is not listening")
-        return await self._hearing.handle(kind, payload)
+        return await self._handler.handle(kind, payload)
 
 
 def _thread_of(sent: Sent) -> str:

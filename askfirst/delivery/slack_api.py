@@ -19,12 +19,12 @@ NAME = "slack"
 BASE_URL = "https://slack.com/api/"
 CALL_SECONDS = 15
 _TOKEN = re.compile(r"(xoxb|xapp)-[\w-]{8,}", re.ASCII)
-_KINDS = {
+_TOKEN_FORMS = {
     "xoxb": "a bot's token looks like xoxb-…, as the app's page gives it under OAuth & Permissions",
     "xapp": "an app's token for Socket Mode looks like xapp-…, and has the scope connections:write",
 }
 _SECRETS = re.compile(r"xox[a-z]-[\w-]+|xapp-[\w-]+|wss?://\S+|https?://\S+", re.ASCII)
-_SAID_LENGTH = 160
+_ERROR_LENGTH = 160
 _READS = frozenset({"auth.test", "conversations.info", "users.info", "files.getUploadURLExternal"})
 """Methods that take their arguments in the URL's query, not as JSON."""
 _TRANSIENT = frozenset(
@@ -52,7 +52,7 @@ class SlackRefused(DeliveryError):
     """Slack refused a call; ``error`` is Slack's error code."""
 
     def __init__(self, error: str, *, needed: str = "", retry_after: float | None = None) -> None:
-        said = cut(visible(error), _SAID_LENGTH)
+        said = cut(visible(error), _ERROR_LENGTH)
         sentence = _SENTENCES.get(error)
         more = f"{said}: {visible(needed)}" if needed and error == "missing_scope" else said
         super().__init__(
@@ -98,7 +98,7 @@ class SlackApi:
     ) -> None:
         found = _TOKEN.fullmatch(token)
         if found is None or found[1] != kind:
-            raise DeliveryError(NAME, _KINDS[kind], permanent=True)
+            raise DeliveryError(NAME, _TOKEN_FORMS[kind], permanent=True)
         try:
             from slack_sdk.web.async_client import AsyncWebClient
         except ModuleNotFoundError as error:

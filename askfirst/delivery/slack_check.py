@@ -54,9 +54,9 @@ async def missing(
     base_url: str = BASE_URL,
 ) -> list[str]:
     """What is missing, one sentence each; an empty list if messages can be sent and presses taken."""
-    found = await _of_bot(bot_token, channel, base_url)
+    found = await _bot_faults(bot_token, channel, base_url)
     if app_token:
-        found += await _said(_open(app_token, base_url))
+        found += await _as_list(_open_socket(app_token, base_url))
     elif not signing_secret:
         found.append(
             "Buttons do not work: set SLACK_APP_TOKEN (xapp-…, scope connections:write) for Socket Mode, or "
@@ -65,7 +65,7 @@ async def missing(
     return found
 
 
-async def _of_bot(bot_token: str | None, channel: str | None, base_url: str) -> list[str]:
+async def _bot_faults(bot_token: str | None, channel: str | None, base_url: str) -> list[str]:
     if not bot_token:
         return ["SLACK_BOT_TOKEN is not set: it is on the app's page under OAuth & Permissions, xoxb-…"]
     try:
@@ -85,7 +85,7 @@ async def _of_bot(bot_token: str | None, channel: str | None, base_url: str) -> 
     if not channel:
         found.append("SLACK_CHANNEL is not set: the id of a channel, such as C024BE7LD.")
     elif "channels:read" in scopes:
-        found += await _said(_channel(api, channel))
+        found += await _as_list(_channel_fault(api, channel))
     return found
 
 
@@ -94,7 +94,7 @@ def _scopes(headers: Mapping[str, str]) -> set[str]:
     return {each.strip() for each in text.split(",")}
 
 
-async def _channel(api: SlackApi, channel: str) -> str | None:
+async def _channel_fault(api: SlackApi, channel: str) -> str | None:
     if channel.startswith("#"):
         return f"{channel} is a name: use the channel's id (at the foot of its details), so that it can be checked."
     try:
@@ -110,12 +110,12 @@ async def _channel(api: SlackApi, channel: str) -> str | None:
     )
 
 
-async def _open(app_token: str, base_url: str) -> str | None:
+async def _open_socket(app_token: str, base_url: str) -> str | None:
     await SlackApi(app_token, "xapp", base_url=base_url).call("apps.connections.open")
     return None
 
 
-async def _said(check: Any) -> list[str]:
+async def _as_list(check: Any) -> list[str]:
     """The sentence of a check as a list; empty if the check found nothing."""
     try:
         said: str | None = await check

@@ -12,43 +12,43 @@ from askfirst.delivery.text import cut, shown
 from askfirst.visible_text import visible
 
 CALLBACK = "askfirst"
-_TITLE = 24
-_LABEL = 2000
-_VALUE = 3000
-_OPTIONS = 100
-_FEW = 10
-_OPTION = 75
-_OPTION_VALUE = 150
-_FIELDS = 90
-_DATE = 10
+_TITLE_LIMIT = 24
+_LABEL_LIMIT = 2000
+_VALUE_LIMIT = 3000
+_MOST_OPTIONS = 100
+_MOST_CHECKBOXES = 10
+_OPTION_LIMIT = 75
+_OPTION_VALUE_LIMIT = 150
+_MOST_FIELDS = 90
+_DATE_LENGTH = 10
 
 
 def fits(fields: Sequence[Field]) -> bool:
     """Whether a modal can show these fields uncut and take every value. Otherwise the person uses the page."""
-    return len(fields) <= _FIELDS and all(_fits(each) for each in fields)
+    return len(fields) <= _MOST_FIELDS and all(_fits(each) for each in fields)
 
 
 def _fits(field: Field) -> bool:
     if field.options:
-        most = _OPTIONS if field.kind == "choice" else _FEW
+        most = _MOST_OPTIONS if field.kind == "choice" else _MOST_CHECKBOXES
         values = [value for value, _ in field.options]
-        return len(values) <= most and all(0 < len(each) <= _OPTION_VALUE for each in values)
+        return len(values) <= most and all(0 < len(each) <= _OPTION_VALUE_LIMIT for each in values)
     value = "" if field.value is None else str(field.value)
-    return len(value) <= _VALUE and value == shown(value)
+    return len(value) <= _VALUE_LIMIT and value == shown(value)
 
 
 def modal(
     title: str, submit: str, metadata: Mapping[str, str], fields: Sequence[Field], note: str = ""
 ) -> Block:
     """A modal with these fields. Slack returns ``metadata`` together with the entered values."""
-    blocks: list[Block] = [section(cut(shown(note), _VALUE))] if note else []
+    blocks: list[Block] = [section(cut(shown(note), _VALUE_LIMIT))] if note else []
     blocks += [_input(number, each) for number, each in enumerate(fields)]
     return {
         "type": "modal",
         "callback_id": CALLBACK,
         "private_metadata": json.dumps(metadata),
-        "title": plain(cut(visible(title), _TITLE)),
-        "submit": plain(cut(visible(submit), _TITLE)),
+        "title": plain(cut(visible(title), _TITLE_LIMIT)),
+        "submit": plain(cut(visible(submit), _TITLE_LIMIT)),
         "close": plain("Cancel"),
         "blocks": blocks,
     }
@@ -58,9 +58,9 @@ def notice_modal(title: str, text: str) -> Block:
     """A modal that only shows a text."""
     return {
         "type": "modal",
-        "title": plain(cut(visible(title), _TITLE)),
+        "title": plain(cut(visible(title), _TITLE_LIMIT)),
         "close": plain("Close"),
-        "blocks": [section(cut(shown(text), _VALUE) or "…")],
+        "blocks": [section(cut(shown(text), _VALUE_LIMIT) or "…")],
     }
 
 
@@ -74,7 +74,7 @@ def _input(number: int, field: Field) -> Block:
         "type": "input",
         "block_id": block_id(number),
         "optional": not field.is_required,
-        "label": plain(cut(visible(field.label) or field.key, _LABEL)),
+        "label": plain(cut(visible(field.label) or field.key, _LABEL_LIMIT)),
         "element": {"action_id": "value", **_element(field)},
     }
     if field.hint:
@@ -104,7 +104,7 @@ def _element(field: Field) -> Block:
             **({"initial_options": at_first} if at_first else {}),
         }
     if field.kind == "date":
-        is_date = isinstance(field.value, str) and len(field.value) == _DATE
+        is_date = isinstance(field.value, str) and len(field.value) == _DATE_LENGTH
         return {"type": "datepicker", **({"initial_date": field.value} if is_date else {})}
     at_first = {} if field.value in (None, "") else {"initial_value": str(field.value)}
     if field.kind in ("number", "integer"):
@@ -113,11 +113,11 @@ def _element(field: Field) -> Block:
 
 
 def _option(value: str, label: str) -> Block:
-    return {"value": value, "text": plain(cut(visible(label) or value, _OPTION))}
+    return {"value": value, "text": plain(cut(visible(label) or value, _OPTION_LIMIT))}
 
 
-def put_in(view: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values that a person entered in a modal, by field key, and their faults, by block id."""
+def entered_values(view: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values that a person entered in a modal by field key, and the faults by block id."""
     state: Mapping[str, Any] = view["state"]["values"]
     given: dict[str, Any] = {}
     faults: dict[str, str] = {}
@@ -125,7 +125,7 @@ def put_in(view: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, 
         block: Mapping[str, Any] = state.get(block_id(number)) or {}
         element: Mapping[str, Any] = block.get("value") or {}
         try:
-            value = field.parse(_raw(element))
+            value = field.parse(_raw_value(element))
         except ValueError as error:
             faults[block_id(number)] = str(error)
             continue
@@ -135,7 +135,7 @@ def put_in(view: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, 
     return given, faults
 
 
-def _raw(element: Mapping[str, Any]) -> Any:
+def _raw_value(element: Mapping[str, Any]) -> Any:
     if "selected_options" in element:
         chosen: list[Mapping[str, Any]] = element["selected_options"] or []
         return [each["value"] for each in chosen]

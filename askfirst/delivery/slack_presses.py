@@ -1,4 +1,4 @@
-"""Buttons and modals of our Slack messages. The person is identified only by Slack's envelope."""
+"""Presses of our Slack buttons and modals. Only Slack's envelope identifies the person, never a form's content."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from askfirst.delivery.base import Button, OnPress, Press, PressAnswer, Sent
+from askfirst.delivery.base import CLOSED, FAILED, UNKNOWN, Button, OnPress, Press, PressAnswer, Sent
 from askfirst.delivery.fields import REASON, Field
 from askfirst.delivery.slack_api import NAME, SlackApi, SlackRefused
-from askfirst.delivery.slack_blocks import ACTION, decided
-from askfirst.delivery.slack_modals import CALLBACK, modal, notice_modal, put_in
+from askfirst.delivery.slack_blocks import ACTION, decided_message
+from askfirst.delivery.slack_modals import CALLBACK, entered_values, modal, notice_modal
 from askfirst.delivery.slack_posts import SlackPost
 from askfirst.delivery.stored_posts import StoredPosts
 from askfirst.delivery.text import cut, shown
@@ -23,18 +23,15 @@ from askfirst.visible_text import visible
 logger = logging.getLogger("askfirst.delivery")
 PRESS_SECONDS = 60.0
 _NAME_LIMIT = 128
-_EPHEMERAL = 2000
-_ENDED = ("done", "closed")
+_EPHEMERAL_LIMIT = 2000
+_CLOSING_KINDS = ("done", "closed")
 
-CLOSED = "This is decided already, or its time is up."
-UNKNOWN = "This request is no longer known here. Nothing was changed."
-FAILED = "It is not certain that this counted. Try again, or open the page."
 TOO_SLOW = "Slack did not show the form in time. Press again."
 
 
 @dataclass(frozen=True, slots=True)
 class SlackUser:
-    """A person as Slack's envelope identifies them: workspace and user id."""
+    """A person, identified by the workspace and user id in Slack's envelope."""
 
     team: str
     id: str
@@ -43,7 +40,7 @@ class SlackUser:
 
     @property
     def account(self) -> str:
-        """Workspace and user id, in the form of the lists of deciders."""
+        """Workspace and user id, as a place's ``deciders`` name the person."""
         return f"{self.team}:{self.id}"
 
 
@@ -89,9 +86,9 @@ class SlackPresses:
         place = _Place(channel, ts, payload.get("message", {}).get("thread_ts"))
         post = await self._posts.find(key)
         if post is None or int(number) >= len(post.buttons) or post.channel not in (channel, ""):
-            await self._tell(place, user, UNKNOWN)
+            await self._show_privately(place, user, UNKNOWN)
         elif post.is_closed:
-            await self._tell(place, user, CLOSED)
+            await self._show_privately(place, user, CLOSED)
         else:
             await self._choose(payload, key, post, int(number), place, user)
 
@@ -103,7 +100,7 @@ class SlackPresses:
         if not fields:
             answer = await self._answer(key, post, button, {}, user, place)
             if answer.kind != "done":
-                await self._tell(place, user, answer.text)
+                await self._show_privately(place, user, answer.text)
             return
         metadata = {"key": key, "button": str(number), "channel": place.channel, "ts": place.ts}
         if place.thread:
@@ -113,7 +110,7 @@ class SlackPresses:
             await self._api.call("views.open", {"trigger_id": payload["trigger_id"], "view": view})
         except SlackRefused as error:
             logger.warning("slack: a modal could not be opened: %s", error)
-            await self._tell(place, user, TOO_SLOW)
+            await self._show_privately(place, user, TOO_SLOW)
 
     async def _submitted(self, payload: dict[str, Any]) -> dict[str, Any] | None:
         view, user = payload["view"], user_of(payload)
@@ -122,15 +119,15 @@ class SlackPresses:
         post = await self._posts.find(metadata["key"])
         number = int(metadata["button"])
         if post is None or number >= len(post.buttons):
-            return _told("Not known", UNKNOWN)
+            return _notice_response("Not known", UNKNOWN)
         if post.is_closed:
-            return _told("Too late", CLOSED)
+            return _notice_response("Too late", CLOSED)
         button = post.buttons[number]
-        given, faults = put_in(view, fields_of(button))
+        given, faults = entered_values(view, fields_of(button))
         if faults:
             return {"response_action": "errors", "errors": faults}
         answer = await self._answer(metadata["key"], post, button, data_of(button, given), user, place)
-        return None if answer.kind == "done" else _told("Not done", answer.text)
+        return None if answer.kind == "done" else _notice_response("Not done", answer.text)
 
     async def _answer(
         self, key: str, post: SlackPost, button: Button, data: dict[str, Any], user: SlackUser, place: _Place
@@ -145,7 +142,7 @@ class SlackPresses:
             display_name=user.name,
             shown=post.shown,
             data=data,
-            email=await self._address(user),
+            email=await self._email_of(user),
             sent=place.sent(post.case_id, key),
         )
         try:
@@ -155,21 +152,21 @@ class SlackPresses:
             logger.error("slack: a press could not be handled (%s)", type(error).__name__)
             logger.debug("traceback of the failed press", exc_info=error)
             return PressAnswer("failed", FAILED)
-        if answer.kind in _ENDED:
+        if answer.kind in _CLOSING_KINDS:
             await self._posts.close(key, post)
         if answer.kind == "done":  # if another answer was first, `Delivery.update` shows that one
-            await self._lock(post, place, answer.text)
+            await self._show_decision(post, place, answer.text)
         return answer
 
-    async def _lock(self, post: SlackPost, place: _Place, text: str) -> None:
+    async def _show_decision(self, post: SlackPost, place: _Place, text: str) -> None:
         """Remove the buttons and show the decision. If that fails, `Delivery.update` does it later."""
-        message = decided(post.blocks, post.title, shown(text).strip())
+        message = decided_message(post.blocks, post.title, shown(text).strip())
         try:
             await self._api.call("chat.update", {"channel": place.channel, "ts": place.ts, **message})
         except DeliveryError as error:
             logger.warning("slack: a message could not be updated: %s", error)
 
-    async def _tell(self, place: _Place, user: SlackUser, text: str) -> None:
+    async def _show_privately(self, place: _Place, user: SlackUser, text: str) -> None:
         """Show a text to one person only (an ephemeral message)."""
         said: dict[str, Any] = {"channel": place.channel, "user": user.id, "text": ephemeral(text)}
         if place.thread:
@@ -179,7 +176,7 @@ class SlackPresses:
         except DeliveryError as error:
             logger.warning("slack: the answer to a press could not be shown: %s", error)
 
-    async def _address(self, user: SlackUser) -> str | None:
+    async def _email_of(self, user: SlackUser) -> str | None:
         """The confirmed e-mail address of a full member of the app's own workspace; otherwise None."""
         if not self._asks_address:
             return None
@@ -219,7 +216,7 @@ class _Place:
     thread: str | None
 
     def sent(self, case_id: str, key: str) -> Sent:
-        """The `Sent` value of the message, as `SlackDelivery.send` returned it."""
+        """The same `Sent` value that `SlackDelivery.send` returned for this message."""
         return Sent(NAME, case_id, {"channel": self.channel, "ts": self.ts, "key": key})
 
 
@@ -229,7 +226,7 @@ def fields_of(button: Button) -> tuple[Field, ...]:
 
 
 def data_of(button: Button, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The entered values in the form of the answer's data."""
+    """The entered values as the data of an answer."""
     if button.action == "edit":
         return {"edits": dict(given)}
     if button.action == "retry":
@@ -239,9 +236,9 @@ def data_of(button: Button, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def ephemeral(text: str) -> str:
     """A text for an ephemeral message. Slack parses markup there, so the text is escaped."""
-    said = cut(shown(text), _EPHEMERAL) or "…"
+    said = cut(shown(text), _EPHEMERAL_LIMIT) or "…"
     return said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _told(title: str, text: str) -> dict[str, Any]:
+def _notice_response(title: str, text: str) -> dict[str, Any]:
     return {"response_action": "update", "view": notice_modal(title, text)}

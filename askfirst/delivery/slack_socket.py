@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("askfirst.delivery")
 ACK_SECONDS = 2.5
-"""After so many seconds an envelope is acknowledged, even if its handling is not finished."""
-_LEAVE_SECONDS = 30.0
+"""The seconds after which an envelope is acknowledged, even if its handling is not finished."""
+_CLOSE_SECONDS = 30.0
 
 Handle = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 """Handles one envelope: its type (``interactive``, ``slash_commands``, ``events_api``) and its payload, which come
@@ -47,7 +47,7 @@ class SocketMode:
         self._handle = handle
         self._ack_seconds = ack_seconds
         self._ping_seconds = ping_seconds
-        self._at_work: set[asyncio.Task[dict[str, Any] | None]] = set()
+        self._under_way: set[asyncio.Task[dict[str, Any] | None]] = set()
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[None]:
@@ -66,13 +66,13 @@ class SocketMode:
             web_client=self._api.client,
             ping_interval=self._ping_seconds,
         )
-        client.socket_mode_request_listeners.append(self._heard)
+        client.socket_mode_request_listeners.append(self._on_envelope)
         try:
             await client.connect()
             yield
         finally:
-            if self._at_work:
-                await asyncio.wait(self._at_work, timeout=_LEAVE_SECONDS)
+            if self._under_way:
+                await asyncio.wait(self._under_way, timeout=_CLOSE_SECONDS)
             await _close(client)
 
     async def _check(self) -> None:
@@ -84,18 +84,18 @@ class SocketMode:
                 raise
             logger.warning("slack: Socket Mode cannot be opened now, and will be tried again: %s", error)
 
-    async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+    async def _on_envelope(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         from slack_sdk.socket_mode.response import SocketModeResponse
 
         payload = cast("dict[str, Any]", request.payload)  # pyright: ignore[reportUnknownMemberType]
-        task = asyncio.create_task(self._handled(request.type, payload))
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
+        task = asyncio.create_task(self._handle_logged(request.type, payload))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
         await asyncio.wait({task}, timeout=self._ack_seconds)
         said = task.result() if task.done() and not task.cancelled() else None
         await client.send_socket_mode_response(SocketModeResponse(request.envelope_id, said))
 
-    async def _handled(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+    async def _handle_logged(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
         try:
             return await self._handle(kind, payload)
         except Exception as error:  # one envelope must not end the connection

@@ -22,7 +22,7 @@ CARD_BYTES = 25_000
 """The largest card. Teams refuses a message of more than 28 KB."""
 _TEXT_LIMIT = 6_000
 _LEAST_TEXT = 100
-_WORTH_ANOTHER_TRY = {408, 425, 429}
+_RETRIED_STATUSES = {408, 425, 429}
 
 
 class TeamsDelivery:
@@ -86,7 +86,7 @@ class TeamsDelivery:
             raise DeliveryError(NAME, f"Teams could not be reached ({type(error).__name__})") from None
         status = response.status_code
         if not 200 <= status < 300:
-            is_final = 300 <= status < 500 and status not in _WORTH_ANOTHER_TRY
+            is_final = 300 <= status < 500 and status not in _RETRIED_STATUSES
             wait = response.headers.get("retry-after", "")
             raise DeliveryError(
                 NAME,

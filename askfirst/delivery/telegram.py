@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock, SystemClock
-from askfirst.delivery.base import Ended, Notice, OnPress, Sent, heading
+from askfirst.delivery.base import APPROVE_LABEL, OPEN_LABEL, Ended, Notice, OnPress, Sent, heading
 from askfirst.delivery.stored_posts import StoredPosts
-from askfirst.delivery.telegram_api import NAME, Refused, TelegramApi
+from askfirst.delivery.telegram_api import NAME, TelegramApi, TelegramRefused
 from askfirst.delivery.telegram_messages import (
-    APPROVE_LABEL,
-    OPEN_LABEL,
     Post,
     asking_text,
     can_be_button,
@@ -93,7 +91,7 @@ class TelegramDelivery:
             await self._posts.keep(key, post)
         try:
             sent = await self._post(notice, post)
-        except Refused as error:
+        except TelegramRefused as error:
             if error.code < 500:  # refused: nothing was sent (after a server error it may have been)
                 await self._posts.forget(key)
             raise
@@ -141,7 +139,7 @@ class TelegramDelivery:
                 return await self._send(
                     {**message(post.heading, post.text), "reply_markup": buttons, **quiet}
                 )
-            except Refused as error:
+            except TelegramRefused as error:
                 if error.code != 400 or "URL" not in error.said.upper():
                     raise
         shown = {**message(post.heading, post.text, link=link), **quiet}
@@ -151,7 +149,7 @@ class TelegramDelivery:
     async def _send(self, parameters: dict[str, Any]) -> Any:
         try:
             return await self.api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
-        except Refused as error:
+        except TelegramRefused as error:
             if error.new_chat_id is None:
                 raise
             self._chat_id = error.new_chat_id

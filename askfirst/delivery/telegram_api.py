@@ -24,7 +24,7 @@ _BYTES = "application/octet-stream"
 CALL_SECONDS = 15.0
 _TOKEN = re.compile(r"\d+:[\w-]{8,}", re.ASCII)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\w+://\S+")
-_SAID_LENGTH = 160
+_REASON_LENGTH = 160
 _SENTENCES = {
     401: "Telegram does not know this bot: check its token",
     403: "Telegram does not let the bot write there",
@@ -34,7 +34,7 @@ _SENTENCES = {
 }
 
 
-class Refused(DeliveryError):
+class TelegramRefused(DeliveryError):
     """Telegram refused a call. ``said`` is its reason, without quoted text."""
 
     def __init__(
@@ -90,7 +90,7 @@ class TelegramApi:
                 self._http = None
 
     async def call(self, method: str, parameters: dict[str, Any], *, seconds: float = CALL_SECONDS) -> Any:
-        """The result of a method. Raises `Refused`, or another `DeliveryError` if no answer came in time."""
+        """The result of a method. Raises `TelegramRefused`, or another `DeliveryError` if no answer came in time."""
         if self._http is not None:
             return await self._call(self._http, method, parameters, seconds)
         async with await self._client() as http:
@@ -103,7 +103,7 @@ class TelegramApi:
         where = {"chat_id": chat_id, "message_id": message_id}
         try:
             await self.call(method, {**where, **parameters, "reply_markup": {"inline_keyboard": []}})
-        except Refused as error:
+        except TelegramRefused as error:
             if error.code not in (400, 403):
                 raise
             if "not modified" not in error.said:
@@ -174,14 +174,14 @@ def _result(response: httpx2.Response) -> Any:
     if body.get("ok") is True:
         return body.get("result")
     more: dict[str, Any] = body.get("parameters") or {}
-    raise Refused(
+    raise TelegramRefused(
         int(body.get("error_code") or response.status_code),
-        _said(str(body.get("description") or "")),
+        _reason(str(body.get("description") or "")),
         retry_after=more.get("retry_after"),
         new_chat_id=more.get("migrate_to_chat_id"),
     )
 
 
-def _said(description: str) -> str:
+def _reason(description: str) -> str:
     """Telegram's reason without quoted text, which may contain a review link."""
-    return cut(visible(_QUOTED.sub("…", description)), _SAID_LENGTH)
+    return cut(visible(_QUOTED.sub("…", description)), _REASON_LENGTH)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from askfirst.delivery.base import Button, Ended, Notice, heading
+from askfirst.delivery.base import OPEN_LABEL, Button, Ended, Notice, heading
 from askfirst.delivery.text import cut, shown
 from askfirst.visible_text import visible
 
@@ -17,8 +17,6 @@ from askfirst.visible_text import visible
 TEXT_LIMIT = 4096
 ALERT_LIMIT = 200
 DATA_LIMIT = 64
-OPEN_LABEL = "Open the page"
-APPROVE_LABEL = "Approve on the page"
 _LABEL_LIMIT = 64
 _ENDING_LIMIT = 1024
 _IN_A_ROW = 3
@@ -88,9 +86,9 @@ def can_be_button(url: str) -> bool:
 
 
 def data_of(key: str, actions: Sequence[Button]) -> dict[str, str]:
-    """The action of each button, by the button's data.
+    """The action of each button, by the button's callback data.
 
-    An action that is too long for the data is replaced by a number.
+    In the data, a number replaces an action that is too long for Telegram's limit.
     """
     found: dict[str, str] = {}
     for number, button in enumerate(actions):
@@ -115,7 +113,7 @@ def keyboard(
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A message about a case: its chat, its text, and the action behind each button's data."""
+    """A message about a case: its chat, its text, and the action for each button's callback data."""
 
     case_id: str
     chat_id: int

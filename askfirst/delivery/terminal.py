@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 
 _LABEL_WIDTH = 7
 _NARROWEST = 8
-_HOLD = 200
+_LONGEST_HELD = 200
 _TOKENS = re.compile(r"\r?\n|[ \t]+|(?:(?!\r?\n)[^ \t\n])+")
 
 
@@ -85,7 +85,7 @@ class Column:
     def write(self, text: str) -> None:
         """Add to the open block. A word is printed when it is complete."""
         tokens = _TOKENS.findall(self._held + text)
-        self._held = tokens.pop() if tokens and len(tokens[-1]) < _HOLD else ""
+        self._held = tokens.pop() if tokens and len(tokens[-1]) < _LONGEST_HELD else ""
         for token in tokens:
             self._add(token)
         self._flush()
@@ -154,7 +154,7 @@ _LABELS: dict[NoticeKind, tuple[str, str]] = {
 }
 
 
-class _Lasting(Console):
+class _PipeSafeConsole(Console):
     """A console that raises if its pipe is closed. Rich's own console would end the program."""
 
     def on_broken_pipe(self) -> None:
@@ -173,7 +173,7 @@ class TerminalDelivery:
     shows_buttons = False
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or _Lasting(stderr=True, highlight=False)
+        self.console = console or _PipeSafeConsole(stderr=True, highlight=False)
 
     async def send(self, notice: Notice) -> Sent:
         """Write a notice."""
@@ -202,7 +202,7 @@ class TerminalDelivery:
         if service := notice.facts.get("service"):
             column.block("from", service)
         if notice.expires_at is not None and notice.review_url is not None:
-            column.block("until", _local(notice.expires_at))
+            column.block("until", _local_time(notice.expires_at))
         if notice.review_url is not None:
             self._link(notice.review_url)
 
@@ -220,5 +220,5 @@ class TerminalDelivery:
         self.console.print(Text(said), soft_wrap=True)
 
 
-def _local(seconds: float) -> str:
+def _local_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M %Z")

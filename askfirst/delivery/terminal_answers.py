@@ -56,8 +56,8 @@ class OpenRequest(Protocol):
         ...
 
 
-class OnChannel:
-    """A request on a channel: an agent in this process waits for its answer."""
+class OpenOnChannel:
+    """An open request of a channel: an agent in this process waits for the answer."""
 
     def __init__(self, channel: HitlChannel, request: HitlRequest, by: str) -> None:
         self._channel = channel
@@ -79,7 +79,7 @@ class OnChannel:
             raise HitlStaleAnswer(self._request.question_id)
         request = self._request
         await self._channel.answer(
-            request.question_id, answer, by=self._by, via=VIA, digest=request.payload.drawn_digest
+            request.question_id, answer, by=self._by, via=VIA, digest=request.payload.recomputed_digest
         )
 
     async def closed(self) -> str:
@@ -88,11 +88,11 @@ class OnChannel:
             await asyncio.sleep(_CHANNEL_SECONDS)
         store, thread_id = self._channel.checkpointer, self._request.thread_id
         stored = None if store is None else await store.request(thread_id, self._request.question_id)
-        return "the agent does not wait for it any more" if stored is None else _how(stored)
+        return "the agent does not wait for it any more" if stored is None else _how_settled(stored)
 
 
-class InStore:
-    """A request in a store, whether or not an agent is waiting for it."""
+class OpenInStore:
+    """An open request of a store, whether or not an agent is waiting for the answer."""
 
     def __init__(self, checkpointer: Checkpointer, stored: StoredRequest, by: str, clock: Clock) -> None:
         self._checkpointer = checkpointer
@@ -107,7 +107,7 @@ class InStore:
 
     async def is_open(self) -> bool:
         """Whether the request is pending, before its deadline, and unchanged."""
-        now = await self._now()
+        now = await self._current()
         return now is not None and now.status == "pending" and now.request == self.request
 
     async def answer(self, answer: Any) -> None:
@@ -119,7 +119,7 @@ class InStore:
             answer,
             by=self._by,
             via=VIA,
-            digest=stored.request.payload.drawn_digest,
+            digest=stored.request.payload.recomputed_digest,
             round=stored.round,
         )
 
@@ -127,8 +127,8 @@ class InStore:
         """Wait until the request is settled or its deadline has passed."""
         if await self.is_open():
             await first_of(self._settled(), self._expired())
-        now = await self._now()
-        return "it was deleted" if now is None else _how(now)
+        now = await self._current()
+        return "it was deleted" if now is None else _how_settled(now)
 
     async def _settled(self) -> None:
         with suppress(HitlNoPendingRequest):
@@ -143,14 +143,14 @@ class InStore:
             while await self.is_open():
                 await self._clock.sleep(_CLOCK_SECONDS)
 
-    async def _now(self) -> StoredRequest | None:
+    async def _current(self) -> StoredRequest | None:
         try:
             return await self._checkpointer.expire(self._stored.thread_id, self._stored.question_id)
         except HitlNoPendingRequest:
             return None
 
 
-def _how(stored: StoredRequest) -> str:
+def _how_settled(stored: StoredRequest) -> str:
     if stored.status == "answered":
         via = "" if stored.via is None else f" ({stored.via})"
         return f"it was answered by {stored.answered_by or 'somebody else'}{via}"
@@ -160,10 +160,10 @@ def _how(stored: StoredRequest) -> str:
     return how if stored.reason is None else f"{how} ({stored.reason})"
 
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """The interval at which a store is polled for new requests."""
-_keyboards: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""The lock on the keyboard, held while a request is shown."""
+_keyboard_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""For each event loop the lock on the keyboard, held while a request is shown."""
 
 
 @asynccontextmanager
@@ -184,7 +184,7 @@ async def answering_in_terminal(channel: HitlChannel, *, by: str | None = None) 
             permanent=True,
         )
     idle = asyncio.Event()
-    person = asyncio.create_task(_sit_at(channel, keyboard_here(), by or os_account(), idle))
+    person = asyncio.create_task(_ask_about_channel(channel, keyboard_here(), by or os_account(), idle))
     person.add_done_callback(lambda done: None if done.cancelled() else _stop(channel))
     try:
         yield
@@ -214,31 +214,31 @@ async def desk_in_terminal(
         if waiting:
             idle = False
             try:
-                await _put(keyboard, InStore(checkpointer, waiting[0], by, clock))
+                await _ask_person(keyboard, OpenInStore(checkpointer, waiting[0], by, clock))
             except Left:
                 return
         elif not idle:
             keyboard.column.block("", "nothing is open", style="dim")
             idle = True
         else:
-            await clock.sleep(_LOOK_SECONDS)
+            await clock.sleep(_POLL_SECONDS)
 
 
 async def answer_in_terminal(
     checkpointer: Checkpointer, stored: StoredRequest, *, by: str | None = None, clock: Clock | None = None
 ) -> None:
-    """Put one open request of a store to the person at the terminal, until it is settled or they leave it."""
-    asked = InStore(checkpointer, stored, by or os_account(), clock or SystemClock())
+    """Ask the person at the terminal about one open request of a store, until it is settled or they leave."""
+    asked = OpenInStore(checkpointer, stored, by or os_account(), clock or SystemClock())
     with suppress(Left):
-        await _put(keyboard_here(), asked)
+        await _ask_person(keyboard_here(), asked)
 
 
-async def _sit_at(channel: HitlChannel, keyboard: Keyboard, by: str, idle: asyncio.Event) -> None:
+async def _ask_about_channel(channel: HitlChannel, keyboard: Keyboard, by: str, idle: asyncio.Event) -> None:
     idle.set()
     async for request in channel.subscribe():
         idle.clear()
         try:
-            await _put(keyboard, OnChannel(channel, request, by))
+            await _ask_person(keyboard, OpenOnChannel(channel, request, by))
         except Left:
             keyboard.column.block("closed", f"{request.question_id}: you left it", label_style="bold red")
             if channel.pending == request:
@@ -252,9 +252,9 @@ def _stop(channel: HitlChannel) -> None:
     channel.interrupt(left)
 
 
-async def _put(keyboard: Keyboard, open_request: OpenRequest) -> None:
+async def _ask_person(keyboard: Keyboard, open_request: OpenRequest) -> None:
     """Show a request to the person until it is settled, by them or elsewhere. Raises `Left`."""
-    async with _keyboards.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    async with _keyboard_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         if not await open_request.is_open():
             return
         dialogue = Dialogue(keyboard, open_request.request)

@@ -27,13 +27,13 @@ from askfirst.visible_text import escaped, numbered, pieces, visible
 # A request as text for a terminal.
 
 
-def heading(request: HitlRequest) -> str:
+def request_heading(request: HitlRequest) -> str:
     """The heading of a request: its kind, its id, and its time-out."""
     limit = "" if request.timeout_seconds is None else f" within {request.timeout_seconds:g} s"
     return f"{request.payload.kind} {request.question_id}{limit}"
 
 
-def asked(payload: HitlPayload, room: int | None) -> str:
+def request_text(payload: HitlPayload, room: int | None) -> str:
     """The whole request as text; ``room`` is how many cells a line has, None if nothing is wrapped."""
     lines = payload.sentences
     if payload.gated_call is not None:
@@ -99,9 +99,9 @@ class Dialogue:
     def show(self) -> None:
         """Draw the whole request."""
         column, payload = self._keyboard.column, self._request.payload
-        told = heading(self._request)
+        told = request_heading(self._request)
         if not payload.questions_asked:  # questions are drawn one by one
-            told += f"\n{asked(payload, column.room)}"
+            told += f"\n{request_text(payload, column.room)}"
         column.block("asks", told, label_style=_ASKS)
 
     def end(self, label: str, text: str) -> None:
@@ -164,10 +164,10 @@ class Dialogue:
 
     async def _question(self, question: Question) -> str | list[str] | None:
         """The answer to one question; None if an optional question was left out."""
-        self._say("asks", _drawn(question), _ASKS)
+        self._say("asks", _question_text(question), _ASKS)
         if not question.multi_select:
             while True:
-                picked = _picked(question, await self._line(_hint(question)))
+                picked = _chosen_values(question, await self._line(_hint(question)))
                 if picked == [] and not question.required:
                     return None
                 if picked is not None and len(picked) == 1:
@@ -175,7 +175,7 @@ class Dialogue:
                 self._say("", "please choose one" if question.options else "an answer is required")
         chosen: list[str] = []
         while True:
-            picked = _picked(question, await self._line(f"{_hint(question)}, an empty line to end"))
+            picked = _chosen_values(question, await self._line(f"{_hint(question)}, an empty line to end"))
             if picked == [] and (chosen or not question.required):
                 return chosen or None
             if not picked:
@@ -216,7 +216,7 @@ class Dialogue:
         while True:
             line = await self._line(prompt or f"{offered}?")
             for length in range(len(line), 0, -1):  # a word may contain spaces
-                word, rest = _meant(line[:length], words), line[length:]
+                word, rest = _matching_word(line[:length], words), line[length:]
                 if word is not None and (not rest or (word in reasons and rest[0].isspace())):
                     return word, rest.strip() or None
             self._say("", f"please type {offered}")
@@ -237,32 +237,32 @@ _DIALOGUES: Mapping[str, Callable[[Dialogue, Any], Awaitable[Any]]] = {
 """The method that asks for the answer, by request kind."""
 
 
-def _meant(typed: str, words: Sequence[str]) -> str | None:
+def _matching_word(typed: str, words: Sequence[str]) -> str | None:
     """The word that was typed, or whose beginning was typed unambiguously; None if there is none."""
     exact = [word for word in words if word.casefold() == typed.casefold()]
     begun = exact or [word for word in words if word.casefold().startswith(typed.casefold())]
     return begun[0] if len(begun) == 1 else None
 
 
-def _numbered(question: Question) -> bool:
+def _has_numbers(question: Question) -> bool:
     """Whether choices can be chosen by number: not if the value of a choice is itself a number."""
     return not any(option.value.strip().isdecimal() for option in question.options or ())
 
 
-def _drawn(question: Question) -> str:
+def _question_text(question: Question) -> str:
     lines = [f"{question.key}: {question.prompt}{'' if question.required else ' (may be left out)'}"]
     for number, option in enumerate(question.options or (), 1):
-        lines.append(f"{f'{number}. ' if _numbered(question) else '- '}{option_line(option)}")
+        lines.append(f"{f'{number}. ' if _has_numbers(question) else '- '}{option_line(option)}")
     return "\n".join(lines)
 
 
 def _hint(question: Question) -> str:
     if not question.options:
         return "your answer"
-    return "its number or value" if _numbered(question) else "its value"
+    return "its number or value" if _has_numbers(question) else "its value"
 
 
-def _picked(question: Question, line: str) -> list[str] | None:
+def _chosen_values(question: Question, line: str) -> list[str] | None:
     """The values of the choices that a line names; empty for an empty line, None for an unknown choice."""
     if not line:
         return []
@@ -271,7 +271,7 @@ def _picked(question: Question, line: str) -> list[str] | None:
         if line in (option.value, option.label):
             return [option.value]
     numbers = line.replace(",", " ").split()
-    if options and _numbered(question) and all(number.isdecimal() for number in numbers):
+    if options and _has_numbers(question) and all(number.isdecimal() for number in numbers):
         places = [int(number) for number in numbers]
         if all(1 <= place <= len(options) for place in places):
             return [options[place - 1].value for place in places]

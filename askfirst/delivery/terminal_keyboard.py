@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from prompt_toolkit import Application
 
 
-# Output of the program above the prompt.
+# Printing the program's output above the prompt.
 
 
 @contextmanager
 def printing_above(application: Application[Any]) -> Generator[None]:
     """Within this context ``sys.stdout`` and ``sys.stderr`` print above the prompt, unless they go to a file."""
     before = sys.stdout, sys.stderr
-    above = [_Above(stream, application) if stream.isatty() else None for stream in before]
+    above = [_AbovePrompt(stream, application) if stream.isatty() else None for stream in before]
     sys.stdout, sys.stderr = (
         stream if over is None else cast("TextIO", over) for stream, over in zip(before, above, strict=True)
     )
@@ -38,7 +38,7 @@ def printing_above(application: Application[Any]) -> Generator[None]:
                 over.end()
 
 
-class _Above:
+class _AbovePrompt:
     """A stream that hides the prompt for a moment to write whole lines above it."""
 
     def __init__(self, stream: TextIO, application: Application[Any]) -> None:
@@ -54,7 +54,7 @@ class _Above:
     def write(self, text: str) -> int:
         self._held.append(text)
         if "\n" in text:
-            self._loop.call_soon_threadsafe(self._pass_on)
+            self._loop.call_soon_threadsafe(self._write_lines)
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
@@ -65,17 +65,17 @@ class _Above:
 
     def end(self) -> None:
         """Write the held text, after the prompt was removed."""
-        self._write(self._take(whole=False))
+        self._write(self._take_held(whole=False))
 
-    def _pass_on(self) -> None:
+    def _write_lines(self) -> None:
         context = self._application.context
         if context is None or not self._application.is_running:
             return  # `end` will write it
-        lines = self._take(whole=True)
+        lines = self._take_held(whole=True)
         if lines:
             self._writing = context.copy().run(run_in_terminal, lambda: self._write(lines))
 
-    def _take(self, *, whole: bool) -> str:
+    def _take_held(self, *, whole: bool) -> str:
         text = "".join(self._held)
         lines, end, rest = text.rpartition("\n") if whole else (text, "", "")
         self._held = [rest] if rest else []
@@ -128,7 +128,7 @@ class Keyboard:
             interrupt_exception=Left,
             eof_exception=Left,
         )
-        asked = _Asked(self.column.margin + self.column.shown(prompt), session)
+        asked = _ReadyPrompt(self.column.margin + self.column.shown(prompt), session)
         with printing_above(session.app):
             # The host keeps its signal handlers (Ctrl-C in a prompt is a key) and the loop's exception handler.
             line = await session.prompt_async(
@@ -151,26 +151,26 @@ def keyboard_here() -> Keyboard:
     return Keyboard(screen)
 
 
-class _Asked:
+class _ReadyPrompt:
     """A prompt that discards what was typed before it was drawn, and then shows that it is ready."""
 
     def __init__(self, prompt: str, session: PromptSession[str]) -> None:
         self._prompt = prompt
         self._application = session.app
         self._is_ready = False
-        session.app.after_render += self._drawn
+        session.app.after_render += self._on_first_render
 
     def message(self) -> str:
         return f"{self._prompt} {'>' if self._is_ready else ' '} "
 
-    def _drawn(self, _: object) -> None:
-        self._application.after_render -= self._drawn
-        _throw_away(self._application.input)
+    def _on_first_render(self, _: object) -> None:
+        self._application.after_render -= self._on_first_render
+        _discard_keys(self._application.input)
         self._is_ready = True
         self._application.invalidate()
 
 
-def _throw_away(source: Input) -> None:
+def _discard_keys(source: Input) -> None:
     if sys.platform == "win32":
         while source.read_keys():
             pass

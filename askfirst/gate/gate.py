@@ -46,7 +46,7 @@ from askfirst.gate.notify import Notify, Notifying
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Ran, Refused, Running, Stored
 from askfirst.gate.portal import Portal
 from askfirst.gate.results import PLAIN, failure
-from askfirst.ids import new_id
+from askfirst.ids import BASE_URL_VARIABLE, new_id
 from askfirst.permissions.decision import Decision, PendingAction, PermissionPolicy
 from askfirst.permissions.evaluate import decide
 from askfirst.permissions.static import StaticPermissionPolicy
@@ -103,7 +103,7 @@ class Gate:
         self._store: Checkpointer = self._own.checkpointer if self._own is not None else given_store(store)
         is_file = isinstance(policy, str | os.PathLike)
         self._policy = StaticPermissionPolicy.from_file(policy) if is_file else policy
-        base_url = base_url or os.environ.get("ASKFIRST_BASE_URL")
+        base_url = base_url or os.environ.get(BASE_URL_VARIABLE)
         self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url, agent)
         self._clock: Clock = clock or SystemClock()
         self._listeners, self._notifying = Listeners(), Notifying(notify)

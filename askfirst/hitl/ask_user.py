@@ -1,4 +1,4 @@
-"""A tool with which the model itself asks the person."""
+"""``ask_user``: a tool with which the model asks a person."""
 
 from __future__ import annotations
 

@@ -44,15 +44,15 @@ from askfirst.requests import (
     fit_answer,
 )
 
-_TOLD = 1000
-"""How many announced requests a channel remembers: more than a resumed run asks again."""
+_REMEMBERED = 1000
+"""How many announced requests a channel remembers: more than a resumed run ever asks again."""
 
 
 class Channel(ABC):
     """The verbs of a channel, and the wait for an answer; subclasses differ in where they keep requests.
 
-    A subclass says how a request is recorded (`_record`), settled (`_settle`, `_cancel`, `_expire`) and
-    forgotten once its outcome was delivered (`_forget`).
+    A subclass implements how a request is recorded (`_record`), settled (`_settle`, `_cancel`, `_expire`) and
+    forgotten once its asker has the outcome (`_forget`).
     """
 
     def __init__(self, *, default_timeout: float | None = None, clock: Clock | None = None) -> None:
@@ -61,7 +61,7 @@ class Channel(ABC):
         self._host: ChannelHost | None = None
         self._slot: Slot | None = None
         self._subscriptions: WeakSet[Subscription] | None = None
-        self._told: dict[tuple[str | None, str], None] = {}
+        self._announced: dict[tuple[str | None, str], None] = {}
         self._hosts: WeakSet[ChannelHost] = WeakSet()
         self._listeners = Listeners()
 
@@ -77,7 +77,7 @@ class Channel(ABC):
     ) -> bool:
         """Ask yes or no."""
         payload = checked_payload(ConfirmRequest, prompt=prompt, details=checked_details(details))
-        return cast(bool, await self._put(payload, timeout, signal))
+        return cast(bool, await self._ask_in_turn(payload, timeout, signal))
 
     async def approve(
         self,
@@ -100,7 +100,7 @@ class Channel(ABC):
             args_schema=self._args_schema(tool_name),
             display=self._words(tool_name, args),
         )
-        return cast(ApproveAnswer, await self._put(payload, timeout, signal))
+        return cast(ApproveAnswer, await self._ask_in_turn(payload, timeout, signal))
 
     async def ask(
         self,
@@ -110,7 +110,7 @@ class Channel(ABC):
         signal: asyncio.Event | None = None,
     ) -> Answers:
         """Ask some questions; the answer has a string, or a list of them, for each key."""
-        return cast(Answers, await self._put(checked_questions(questions), timeout, signal))
+        return cast(Answers, await self._ask_in_turn(checked_questions(questions), timeout, signal))
 
     async def escalate(
         self,
@@ -131,7 +131,7 @@ class Channel(ABC):
             args_schema=self._args_schema((shown or {}).get("tool_name")),
             display=self._words((shown or {}).get("tool_name"), (shown or {}).get("args")),
         )
-        return cast(EscalateAnswer, await self._put(payload, timeout, signal))
+        return cast(EscalateAnswer, await self._ask_in_turn(payload, timeout, signal))
 
     # The host's side.
 
@@ -139,7 +139,7 @@ class Channel(ABC):
     def pending(self) -> HitlRequest | None:
         """The request that is waited for in this process, if any."""
         slot = self._slot
-        return slot.request if slot is not None and slot.told and not slot.settled.done() else None
+        return slot.request if slot is not None and slot.announced and not slot.settled.done() else None
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The open request, whether or not a run in this process waits for it.
@@ -175,12 +175,12 @@ class Channel(ABC):
         the request then stays pending.
         """
         with settling(self._slot):
-            self._deliver(await self._settle(question_id, answer, by, via, digest))
+            self._wake(await self._settle(question_id, answer, by, via, digest))
 
     async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
         """Cancel a request; the waiting run gets `HitlCancelled`."""
         with settling(self._slot):
-            self._deliver(await self._cancel(question_id, reason))
+            self._wake(await self._cancel(question_id, reason))
 
     # The agent that the channel belongs to.
 
@@ -268,20 +268,23 @@ class Channel(ABC):
         """Settle a request as timed out if its deadline has passed; returns its current state."""
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
-        """Wait until another process settles the request; without end, if no other process can."""
+        """Wait until another process settles the request. If no other process can, this never returns."""
         return await asyncio.get_running_loop().create_future()
 
     @abstractmethod
     def _forget(self, stored: StoredRequest) -> None:
-        """Forget a request whose outcome was delivered to its asker."""
+        """Forget a request whose asker has the outcome."""
 
     _is_shared = False
     """Whether another process may settle a request."""
 
     # The wait.
 
-    async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
-        """Take the asking agent's turn on the channel, then ask; see `_ask`."""
+    async def _ask_in_turn(
+        self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None
+    ) -> Any:
+        """Wait for the asking agent's turn on the channel, because a channel asks one thing at a time; then
+        `_ask`."""
         seconds = self._default_timeout if timeout is DEFAULT else checked_seconds(timeout)
         if signal is not None:
             check_signal(signal)
@@ -291,26 +294,26 @@ class Channel(ABC):
         """Open a request, wait until it is settled, and return the answer or raise the outcome's exception."""
         self._check_free()
         host = host_of(self, self._host, self._hosts)
-        asked = await self._new(payload, timeout, host)
+        asked = await self._new_request(payload, timeout, host)
         self._check_free()  # another task may have begun to ask while the id was looked up
         slot = self._slot = Slot(asked, current.get().session)
-        told = (asked.thread_id, asked.question_id)
+        key = (asked.thread_id, asked.question_id)
         with hitl_span(asked) as span:
             try:
-                if told not in self._told:
+                if key not in self._announced:
                     span.begin()
-                stored = await self._on_record(slot, host)
+                stored = await self._recorded(slot, host)
                 span.from_resume = stored.status != "pending" and stored.request is not asked
-                if span.from_resume and told in self._told:
+                if span.from_resume and key in self._announced:
                     return outcome_of(stored, is_found=True)
-                self._told.pop(told, None)
+                self._announced.pop(key, None)
                 span.begin()
                 if stored.status == "pending":
-                    slot.told = True
+                    slot.announced = True
                     slot.leave_with_tree()
                     stored = await self._wait(slot, signal, self._announce(stored.request, host))
             except HitlControlException:
-                await slot.left()
+                await slot.await_after()
                 raise
             finally:
                 if self._slot is slot:
@@ -318,21 +321,22 @@ class Channel(ABC):
                 slot.close()
             self._forget(stored)
             span.settled(stored)
-            self._told[told] = None
-            if len(self._told) > _TOLD:
-                del self._told[next(iter(self._told))]
+            self._announced[key] = None
+            if len(self._announced) > _REMEMBERED:
+                del self._announced[next(iter(self._announced))]
             if host is not None:
                 await host.announce_settled(stored)
             return span.outcome(outcome_of(stored, is_found=span.from_resume))
 
     def _check_free(self) -> None:
+        """Raise `HitlConcurrencyError` if this channel waits for a request."""
         if self._slot is not None and not self._slot.settled.done():
             raise HitlConcurrencyError(self._slot.request.question_id)
 
-    async def _new(
+    async def _new_request(
         self, payload: HitlPayload, timeout: float | None, host: ChannelHost | None
     ) -> HitlRequest:
-        """The new request. Within a run, its id is one that the resumed run computes again."""
+        """A new request. Within a run, its id is derived, so that the resumed run computes the same id."""
         question_id = first_id(payload)
         payload = self._sealed(question_id, payload)
         if current_asking() is not None and payload.gated_call is None:
@@ -346,7 +350,7 @@ class Channel(ABC):
             agent_path=None if host is None or not host.agent_path else list(host.agent_path),
         )
 
-    async def _on_record(self, slot: Slot, host: ChannelHost | None) -> StoredRequest:
+    async def _recorded(self, slot: Slot, host: ChannelHost | None) -> StoredRequest:
         """Record the request.
 
         If it was recorded before and its deadline has passed, it is settled as timed out, without an announcement.
@@ -361,23 +365,23 @@ class Channel(ABC):
         return await self._expire(stored.question_id)
 
     async def _wait(
-        self, slot: Slot, signal: asyncio.Event | None, telling: Awaitable[None]
+        self, slot: Slot, signal: asyncio.Event | None, announcement: Awaitable[None]
     ) -> StoredRequest:
         """Wait for an answer, a cancel, the deadline, the signal or an interruption, whichever comes first."""
         helpers: list[asyncio.Task[None]] = []
-        giving_up: asyncio.Task[None] | None = None
+        signal_watch: asyncio.Task[None] | None = None
         if slot.request.expires_at is not None:
             helpers.append(asyncio.create_task(self._watch_deadline(slot)))
         if signal is not None:
-            helpers.append(giving_up := asyncio.create_task(self._watch_signal(slot, signal)))
+            helpers.append(signal_watch := asyncio.create_task(self._watch_signal(slot, signal)))
         if self._is_shared:
             helpers.append(asyncio.create_task(self._watch_elsewhere(slot)))
         try:
-            if telling is not NOTHING:
-                await self._listeners.hear(slot, telling)
+            if announcement is not NOTHING:
+                await self._listeners.wait(slot, announcement)
             stored = await slot.settled
-            if giving_up is not None and slot.signalled and stored.status == "cancelled":
-                await asyncio.wait([giving_up])  # this task knows whether the signal was the cause
+            if signal_watch is not None and slot.signalled and stored.status == "cancelled":
+                await asyncio.wait([signal_watch])  # this task knows whether the signal was the cause
             return slot.aborted or stored
         finally:
             for helper in helpers:
@@ -386,8 +390,9 @@ class Channel(ABC):
                 await asyncio.wait(helpers)
 
     async def _watch_deadline(self, slot: Slot) -> None:
+        """Settle the request as timed out when its deadline passes."""
         expires_at = cast(float, slot.request.expires_at)
-        with slot.failing():
+        with slot.passing_errors():
             while True:
                 await self._clock.sleep(max(0.0, expires_at - self._clock.now()))
                 stored = await self._expire(slot.request.question_id)
@@ -397,23 +402,29 @@ class Channel(ABC):
                 await self._clock.sleep(0.01)  # the store's clock is a little behind ours
 
     async def _watch_signal(self, slot: Slot, signal: asyncio.Event) -> None:
-        with slot.failing():
+        """Cancel the request when the signal is set; the waiting run gets `HitlAborted`."""
+        with slot.passing_errors():
             await signal.wait()
             slot.signalled = True
-            with suppress(HitlStaleAnswer):  # the request is settled already, and its settler wakes the slot
+            with suppress(
+                HitlStaleAnswer
+            ):  # the request is settled already; whoever settled it wakes the slot
                 stored = await self._cancel(slot.request.question_id, "its signal was set")
                 slot.aborted = replace(stored, status="aborted")
                 slot.settle(slot.aborted)
 
     async def _watch_elsewhere(self, slot: Slot) -> None:
-        with slot.failing():
+        """End the wait when another process settles the request."""
+        with slot.passing_errors():
             slot.settle(await self._settled_elsewhere(slot.request.question_id))
 
-    def _deliver(self, stored: StoredRequest) -> None:
+    def _wake(self, stored: StoredRequest) -> None:
+        """End the wait for a request that was settled, if a run in this process waits for it."""
         if self._slot is not None and self._slot.request.question_id == stored.question_id:
             self._slot.settle(stored)
 
     def _announce(self, request: HitlRequest, host: ChannelHost | None) -> Awaitable[None]:
+        """Notify subscriptions and the agent's listeners of a request; the result awaits the async listeners."""
         for subscription in self._subscriptions or ():
             subscription.queue.put_nowait(request)
         return NOTHING if host is None else host.announce(request)

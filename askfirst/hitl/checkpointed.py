@@ -1,4 +1,4 @@
-"""CheckpointedChannel: requests kept in a store, those of subagents included, so that any process can answer."""
+"""CheckpointedChannel: requests are kept in a store, also those of subagents, so that any process can answer them."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from askfirst.requests import (
 
 
 async def open_beneath(checkpointer: Checkpointer, thread_id: str) -> list[StoredRequest]:
-    """The open requests of the subagents that work for the thread, directly or not."""
+    """The open requests of a thread's subagents, and of theirs."""
     stored = await checkpointer.load(thread_id)
-    return [] if stored is None else await _open_under(checkpointer, stored)
+    return [] if stored is None else await _open_below(checkpointer, stored)
 
 
-async def _open_under(checkpointer: Checkpointer, caller: StoredThread) -> list[StoredRequest]:
+async def _open_below(checkpointer: Checkpointer, caller: StoredThread) -> list[StoredRequest]:
     found: list[StoredRequest] = []
     for call in unresolved_calls(caller.messages):
         child = await checkpointer.load(child_thread_id(caller.thread_id, call.id))
         if child is not None:
             found += [known for known in child.requests.values() if known.status == "pending"]
-            found += await _open_under(checkpointer, child)
+            found += await _open_below(checkpointer, child)
     return found
 
 
@@ -97,7 +97,7 @@ class CheckpointedChannel(InMemoryChannel):
         settles = callable(getattr(checkpointer, "settle", None))
         self._checkpointer = cast(Checkpointer, checkpointer) if settles else None
         self._is_shared = settles
-        self._keeping = LoopLock()
+        self._keeper_lock = LoopLock()
         self._clearing: str | None = None
         self._replaced: OrderedDict[str, HitlRequest] = OrderedDict()
 
@@ -125,16 +125,18 @@ class CheckpointedChannel(InMemoryChannel):
         Requests past their deadlines are settled as timed out.
         """
         while (request := await self._keeper.load_pending_request(self.thread_id)) is not None:
-            if request.expires_at is None or not await self._is_over(request, self.thread_id):
+            if request.expires_at is None or not await self._expire_if_due(request, self.thread_id):
                 return request
         if self.checkpointer is None:
             return None
         for found in await open_beneath(self.checkpointer, self.thread_id):
-            if found.request.expires_at is None or not await self._is_over(found.request, found.thread_id):
+            if found.request.expires_at is None or not await self._expire_if_due(
+                found.request, found.thread_id
+            ):
                 return found.request
         return None
 
-    async def _is_over(self, request: HitlRequest, thread_id: str) -> bool:
+    async def _expire_if_due(self, request: HitlRequest, thread_id: str) -> bool:
         """Settle a request as timed out if its deadline has passed. Returns whether the request is settled."""
         if self.checkpointer is not None:
             try:
@@ -142,11 +144,11 @@ class CheckpointedChannel(InMemoryChannel):
             except HitlNoPendingRequest:
                 return True  # its thread was deleted
             return found.status != "pending"
-        async with self._keeping:
-            kept = self._known_as_kept(request)
+        async with self._keeper_lock:
+            kept = self._remembered(request)
             if not self._memory.is_overdue(kept):
                 return False
-            await self._clear(self._memory.ended(kept, "timed_out"))
+            await self._clear(self._memory.settled(kept, "timed_out"))
             return True
 
     async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
@@ -179,13 +181,13 @@ class CheckpointedChannel(InMemoryChannel):
         for earlier in replaced_ids(request):
             with suppress(HitlStaleAnswer, HitlNoPendingRequest):
                 await self.checkpointer.cancel(thread_id, earlier, ASKED_ANEW)
-        # A body that is run again asks all its questions again, so an open one must not refuse the new one.
+        # A body that is run again asks all its questions again, so an open request must not prevent a new one.
         alone = current_asking() is None
         await self.checkpointer.save_pending_request(thread_id, request, alone=alone)
         return self._opened(request)
 
     def _check_place(self, host: ChannelHost | None) -> None:
-        """Raise `HitlDurabilityNotGuaranteed` if a tool's body asks, or an agent that runs inside one."""
+        """Raise `HitlDurabilityNotGuaranteed` if a tool's body asks, or an agent that runs inside a tool's body."""
         asking = current_asking()
         if asking is None or self._allow_inside_custom_tool:
             return
@@ -196,14 +198,14 @@ class CheckpointedChannel(InMemoryChannel):
         ):
             raise HitlDurabilityNotGuaranteed(asking.tool_name)
 
-    def _waited_on(self, question_id: str) -> str:
+    def _waited_thread(self, question_id: str) -> str:
         """The thread of the request that this channel waits for: a subagent's, or the channel's own."""
         slot = self._slot
         if slot is not None and slot.request.question_id == question_id:
-            return self._home(slot.request)
+            return self._thread_of(slot.request)
         return self.thread_id
 
-    def _home(self, request: HitlRequest) -> str:
+    def _thread_of(self, request: HitlRequest) -> str:
         """The thread that a request belongs to."""
         return request.thread_id or self.thread_id
 
@@ -212,7 +214,7 @@ class CheckpointedChannel(InMemoryChannel):
     ) -> StoredRequest:
         if self.checkpointer is not None:
             return await self._settle_shown(await self._stored(question_id, digest), answer, by, via, digest)
-        async with self._keeping:
+        async with self._keeper_lock:
             await self._check_kept(question_id)
             return await self._clear(self._answered(question_id, answer, by, via, digest))
 
@@ -221,30 +223,32 @@ class CheckpointedChannel(InMemoryChannel):
             shown = await self._stored(question_id)
             try:
                 return await self.checkpointer.cancel(
-                    self._home(shown), question_id, reason, digest=shown.digest
+                    self._thread_of(shown), question_id, reason, digest=shown.digest
                 )
             except HitlStaleAnswer:
                 await self._check_round(shown)
                 raise
-        async with self._keeping:
+        async with self._keeper_lock:
             await self._check_kept(question_id, is_answer=False)
             return await self._clear(self._cancelled(question_id, reason))
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
-            return self._as_asked(await self.checkpointer.expire(self._waited_on(question_id), question_id))
-        async with self._keeping:
-            kept = self._found(question_id)
+            return self._outcome_of_wait(
+                await self.checkpointer.expire(self._waited_thread(question_id), question_id)
+            )
+        async with self._keeper_lock:
+            kept = self._find(question_id)
             if kept is not None and self._memory.is_overdue(kept):
-                return await self._clear(self._memory.ended(kept, "timed_out"))
+                return await self._clear(self._memory.settled(kept, "timed_out"))
             return await super()._expire(question_id)
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
         if self.checkpointer is None:
             return await super()._settled_elsewhere(question_id)
         asked = None if self._slot is None else self._slot.request
-        found = await self.checkpointer.settled(self._waited_on(question_id), question_id, asked=asked)
-        return self._as_asked(found)
+        found = await self.checkpointer.settled(self._waited_thread(question_id), question_id, asked=asked)
+        return self._outcome_of_wait(found)
 
     async def _stored(self, question_id: str, digest: str | None = None) -> HitlRequest:
         """The pending request with this id; raises `HitlStaleAnswer` if there is none.
@@ -263,18 +267,19 @@ class CheckpointedChannel(InMemoryChannel):
                 raise ambiguous(question_id)
         known = found[0] if found else None
         shown = self._replaced.get(question_id)
-        if shown is not None and (known is None or not _answers(known, shown)):
+        if shown is not None and (known is None or not _is_outcome_of(known, shown)):
             raise HitlStaleAnswer(question_id, "superseded")
         if known is None:
             raise HitlStaleAnswer(question_id, own.status if own is not None else None)
         return known.request.model_copy(update={"thread_id": known.thread_id})
 
-    # An id may be used for another request: by another process, or on a deleted thread that was created again.
+    # An id may belong to another request by now: asked by another process, or on a thread that was deleted and made
+    # again.
 
     async def _settle_shown(
         self, shown: HitlRequest, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest:
-        """Answer the request that is shown here, not a later one under the same id.
+        """Answer the request ``shown``, not a later one under the same id.
 
         An answer without a ``digest`` counts for the first round only.
         """
@@ -283,7 +288,7 @@ class CheckpointedChannel(InMemoryChannel):
         fitted = self.fit(shown, answer)
         try:
             return await cast(Checkpointer, self.checkpointer).settle(
-                self._home(shown),
+                self._thread_of(shown),
                 question_id,
                 fitted,
                 by=by,
@@ -298,11 +303,12 @@ class CheckpointedChannel(InMemoryChannel):
             raise
 
     async def _check_round(self, shown: HitlRequest) -> None:
-        """Raise `HitlStaleAnswer` if another request has replaced this one; a wait for this one then ends."""
+        """Raise `HitlStaleAnswer` if another request has replaced the request ``shown``; the wait for ``shown`` then
+        ends."""
         question_id = shown.question_id
-        found = await cast(Checkpointer, self.checkpointer).request(self._home(shown), question_id)
-        if found is not None and not _answers(found, shown):
-            self._deliver(_superseded(found, shown))
+        found = await cast(Checkpointer, self.checkpointer).request(self._thread_of(shown), question_id)
+        if found is not None and not _is_outcome_of(found, shown):
+            self._wake(_superseded(found, shown))
             raise HitlStaleAnswer(question_id, "superseded")
 
     def _forget(self, stored: StoredRequest) -> None:
@@ -314,36 +320,37 @@ class CheckpointedChannel(InMemoryChannel):
             if len(self._replaced) > _REPLACED:
                 self._replaced.popitem(last=False)
 
-    def _as_asked(self, found: StoredRequest) -> StoredRequest:
-        """The outcome of the request that this channel waits for: superseded, if ``found`` is another request."""
+    def _outcome_of_wait(self, found: StoredRequest) -> StoredRequest:
+        """The stored request ``found`` as the outcome of this channel's wait: superseded if it is another request."""
         slot = self._slot
-        if slot is None or _answers(found, slot.request):
+        if slot is None or _is_outcome_of(found, slot.request):
             return found
         return _superseded(found, slot.request)
 
-    def _deliver(self, stored: StoredRequest) -> None:
-        if self._slot is not None and _answers(stored, self._slot.request):
-            super()._deliver(stored)
+    def _wake(self, stored: StoredRequest) -> None:
+        if self._slot is not None and _is_outcome_of(stored, self._slot.request):
+            super()._wake(stored)
 
     # A `RequestKeeper` stores only the open request. How a request was settled is known only in this process. The
     # keeper is cleared before the waiting run gets the outcome.
 
     async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
-        async with self._keeping:
+        async with self._keeper_lock:
             kept = await self._keeper.load_pending_request(self.thread_id)
-            if kept is not None and host is None and self._is_in_the_way(kept, request):
+            if kept is not None and host is None and self._blocks(kept, request):
                 raise HitlConcurrencyError(kept.question_id)  # the keeper has room for one request
             if kept is not None and (
-                _is_the_same(kept, request) or kept.question_id in replaced_ids(request)
+                _is_same_request(kept, request) or kept.question_id in replaced_ids(request)
             ):
-                self._known_as_kept(kept)
+                self._remembered(kept)
             stored = await super()._record(request, host)
             if stored.status == "pending" and stored.request != kept:
                 await self._keeper.save_pending_request(self.thread_id, stored.request)
             return stored
 
-    def _known_as_kept(self, request: HitlRequest) -> StoredRequest:
-        """The keeper's request as a `StoredRequest` in this process's memory."""
+    def _remembered(self, request: HitlRequest) -> StoredRequest:
+        """Put the keeper's request into this process's memory, if it is not there, and return it as a
+        `StoredRequest`."""
         return self._memory.kept.setdefault((request.thread_id, request.question_id), self._opened(request))
 
     async def _clear(self, ended: StoredRequest) -> StoredRequest:
@@ -357,28 +364,28 @@ class CheckpointedChannel(InMemoryChannel):
             return await finish(clearing)
         except asyncio.CancelledError:
             if clearing.exception() is None:
-                self._deliver(clearing.result())
+                self._wake(clearing.result())
             raise
 
     async def _clear_and_put(self, ended: StoredRequest) -> StoredRequest:
         self._clearing = ended.question_id
         await self._keeper.save_pending_request(self.thread_id, None)
         self._clearing = None
-        return self._keep_ended(ended)
+        return self._keep_settled(ended)
 
     async def _check_kept(self, question_id: str, *, is_answer: bool = True) -> None:
         """Raise `HitlStaleAnswer` if a request is not pending any more, whichever process opened it."""
         kept = await self._keeper.load_pending_request(self.thread_id)
         if kept is not None and kept.question_id == question_id:
-            self._known_as_kept(kept)
-        known = self._found(question_id, is_answer=is_answer)
+            self._remembered(kept)
+        known = self._find(question_id, is_answer=is_answer)
         self._memory.pending(self._key(known, question_id), question_id)
         if (kept is None or kept.question_id != question_id) and question_id != self._clearing:
             raise HitlStaleAnswer(question_id)  # another process has settled it
 
-    def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
-        """Whether the kept request is another open one, which would be lost. In a run it may be replaced: a body that
-        runs again asks its questions again."""
+    def _blocks(self, kept: HitlRequest, request: HitlRequest) -> bool:
+        """Whether the keeper has another open request, which a new request would overwrite. Within a run it may be
+        overwritten: a body that runs again asks its questions again."""
         is_over = kept.expires_at is not None and kept.expires_at <= self._clock.now()
         return kept.question_id != request.question_id and not is_over and current_asking() is None
 
@@ -386,11 +393,11 @@ class CheckpointedChannel(InMemoryChannel):
         return StoredRequest(request, self.thread_id, None, "pending")
 
 
-def _is_the_same(kept: HitlRequest, request: HitlRequest) -> bool:
+def _is_same_request(kept: HitlRequest, request: HitlRequest) -> bool:
     return kept.question_id == request.question_id and same_question(kept, request.payload)
 
 
-def _answers(stored: StoredRequest, asked: HitlRequest) -> bool:
+def _is_outcome_of(stored: StoredRequest, asked: HitlRequest) -> bool:
     """Whether the settlement of ``stored`` holds for the request ``asked``."""
     if stored.status == "cancelled" and is_replaced(stored):
         return False

@@ -1,4 +1,4 @@
-"""Validating the arguments of `confirm`, `approve`, `ask` and `escalate`: one sentence names what is wrong."""
+"""Validating the arguments of `confirm`, `approve`, `ask` and `escalate`, with one sentence for the first fault."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ from askfirst.requests import (
 )
 
 _KEPT = 1000
-"""How many requests are kept, for repeated questions and late answers; only settled ones are dropped."""
+"""How many requests are kept, for repeated questions and late answers. Only settled requests are forgotten."""
 
 
 _COUNTED = 100_000
-"""For how many ids the number of rounds is remembered."""
+"""For how many request ids the number of rounds is kept."""
 
 
 class InMemoryChannel(Channel):
@@ -67,7 +67,7 @@ class InMemoryChannel(Channel):
         for earlier in replaced_ids(request):
             over = kept.get((request.thread_id, earlier))
             if over is not None and over.status == "pending":
-                self._keep_ended(self._memory.ended(over, "superseded"))
+                self._keep_settled(self._memory.settled(over, "superseded"))
         return self._memory.open(key, request, self._next_round(key))
 
     def _next_round(self, key: tuple[str | None, str]) -> int:
@@ -94,26 +94,26 @@ class InMemoryChannel(Channel):
     async def _settle(
         self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest:
-        return self._keep_ended(self._answered(question_id, answer, by, via, digest))
+        return self._keep_settled(self._answered(question_id, answer, by, via, digest))
 
     def _answered(
         self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest:
         """The request with its answer, not kept yet."""
-        kept = self._found(question_id, is_answer=True, digest=digest)
+        kept = self._find(question_id, is_answer=True, digest=digest)
         key = self._key(kept, question_id)
         return self._memory.answered(key, question_id, answer, by=by, via=via, digest=digest, fit=self.fit)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
-        return self._keep_ended(self._cancelled(question_id, reason))
+        return self._keep_settled(self._cancelled(question_id, reason))
 
     def _cancelled(self, question_id: str, reason: str) -> StoredRequest:
         """The request as cancelled, not kept yet."""
-        key = self._key(self._found(question_id), question_id)
+        key = self._key(self._find(question_id), question_id)
         return self._memory.cancelled(key, question_id, reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:
-        kept = self._found(question_id)
+        kept = self._find(question_id)
         if kept is None:
             raise HitlStaleAnswer(question_id)
         return self._memory.expire((kept.request.thread_id, question_id), kept)
@@ -124,13 +124,13 @@ class InMemoryChannel(Channel):
         if kept is not None and kept.request is stored.request:
             del self._memory.kept[key]
 
-    def drop(self, question_id: str) -> None:
+    def forget_request(self, question_id: str) -> None:
         """Forget a request, so that it cannot be answered any more."""
-        kept = self._found(question_id)
+        kept = self._find(question_id)
         if kept is not None:
             del self._memory.kept[kept.request.thread_id, question_id]
 
-    def _found(
+    def _find(
         self, question_id: str, *, is_answer: bool = False, digest: str | None = None
     ) -> StoredRequest | None:
         """The request under an id: the one a run waits for, else the oldest pending one, else the latest settled.
@@ -153,10 +153,10 @@ class InMemoryChannel(Channel):
     def _key(self, kept: StoredRequest | None, question_id: str) -> tuple[str | None, str]:
         return self.thread_id if kept is None else kept.request.thread_id, question_id
 
-    def _keep_ended(self, ended: StoredRequest) -> StoredRequest:
+    def _keep_settled(self, settled: StoredRequest) -> StoredRequest:
         """Keep a settled request, and forget the oldest settled one if there are too many."""
-        key, kept = (ended.request.thread_id, ended.request.question_id), self._memory.kept
-        self._memory.put(key, ended)
+        key, kept = (settled.request.thread_id, settled.request.question_id), self._memory.kept
+        self._memory.put(key, settled)
         if len(kept) > _KEPT:
             del kept[next((it for it, known in kept.items() if known.status != "pending"), key)]
-        return ended
+        return settled

@@ -38,7 +38,7 @@ def main() -> None:
         if race["warm_up"] is not None:
             asyncio.run(_warm_up(racer, race["warm_up"]))
             gc.collect()
-        gc.freeze()  # or each child would copy the memory of all that is loaded, by looking for garbage there
+        gc.freeze()  # otherwise each child's garbage collector would copy the memory that it shares with this process
         outcomes.write(json.dumps(_Race(racer, race["jobs"]).run()) + "\n")
         outcomes.flush()
 
@@ -82,11 +82,11 @@ class _Race:
         with selectors.DefaultSelector() as selector:
             selector.register(0, selectors.EVENT_READ)
             for child in children:
-                selector.register(child.said_on, selectors.EVENT_READ, child)
+                selector.register(child.read_fd, selectors.EVENT_READ, child)
             opener: int | None = self._opener
             running = len(children)
             while running:
-                if opener is not None and all(child.said for child in children):
+                if opener is not None and all(child.output for child in children):
                     os.close(opener)
                     opener = None
                 for key, _ in selector.select():
@@ -101,24 +101,24 @@ class _Race:
         return [child.outcome() for child in children]
 
     def _fork(self, job: Any) -> _Child:
-        said_on, say_on = os.pipe()
+        read_fd, write_fd = os.pipe()
         pid = os.fork()
         if pid:
-            os.close(say_on)
-            return _Child(pid, said_on)
+            os.close(write_fd)
+            return _Child(pid, read_fd)
         try:
             os.close(self._opener)
-            os.close(said_on)
+            os.close(read_fd)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            said = json.dumps(asyncio.run(self._one(job, say_on)))
-            with os.fdopen(say_on, "w") as pipe:
-                pipe.write(said)
+            output = json.dumps(asyncio.run(self._one(job, write_fd)))
+            with os.fdopen(write_fd, "w") as pipe:
+                pipe.write(output)
         finally:
             os._exit(0)
 
-    async def _one(self, job: Any, say_on: int) -> dict[str, Any]:
+    async def _one(self, job: Any, write_fd: int) -> dict[str, Any]:
         async def start() -> None:
-            os.write(say_on, _READY)
+            os.write(write_fd, _READY)
             await asyncio.to_thread(os.read, self._gate, 1)
 
         try:
@@ -130,28 +130,28 @@ class _Race:
 class _Child:
     """A child process, as its parent sees it."""
 
-    def __init__(self, pid: int, said_on: int) -> None:
+    def __init__(self, pid: int, read_fd: int) -> None:
         self.pid = pid
-        self.said_on = said_on
-        self.said = b""
+        self.read_fd = read_fd
+        self.output = b""
 
     def listen(self) -> bool:
         """Read the child's output; False once the child has ended."""
-        piece = os.read(self.said_on, 65536)
-        self.said += piece or (b"" if self.said else _READY)
+        piece = os.read(self.read_fd, 65536)
+        self.output += piece or (b"" if self.output else _READY)
         return bool(piece)
 
     def outcome(self) -> dict[str, Any]:
         """The child's outcome: its value, its error, or the signal that killed it."""
-        os.close(self.said_on)
+        os.close(self.read_fd)
         _, status = os.waitpid(self.pid, 0)
-        said = self.said.strip()
+        output = self.output.strip()
         if os.WIFSIGNALED(status):
             return {"signal": os.WTERMSIG(status)}
         return (
-            cast("dict[str, Any]", json.loads(said))
-            if said
-            else {"error": "SystemExit", "message": "it said nothing"}
+            cast("dict[str, Any]", json.loads(output))
+            if output
+            else {"error": "SystemExit", "message": "it wrote no outcome"}
         )
 
 

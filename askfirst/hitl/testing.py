@@ -1,4 +1,4 @@
-"""Test helpers: scripted people, a clock, crashes, races between processes."""
+"""Test helpers: scripted people, a clock that tests advance, crashes, races between processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import json
 import math
 import os
 import signal
-import signal as signals
 import subprocess
 import sys
 from abc import abstractmethod
@@ -67,12 +66,12 @@ class _InstantChannel(InMemoryChannel):
                 reply = await reply
             await self._announce(request, host)
             if _is_exception(reply):
-                if host is not None and (ended := _ended(stored, reply)) is not None:
+                if host is not None and (ended := _settled_by(stored, reply)) is not None:
                     await host.announce_settled(ended)
                 raise reply
             return await self._settle(request.question_id, reply, None, None, request.digest)
         except BaseException:
-            self.drop(request.question_id)
+            self.forget_request(request.question_id)
             raise
 
 
@@ -119,7 +118,7 @@ def _is_exception(answer: Any) -> TypeGuard[BaseException | type[BaseException]]
     )
 
 
-def _ended(stored: StoredRequest, reply: BaseException | type[BaseException]) -> StoredRequest | None:
+def _settled_by(stored: StoredRequest, reply: BaseException | type[BaseException]) -> StoredRequest | None:
     """The request as settled by an exception: timed out or cancelled; None if it stays open."""
     kind = reply if isinstance(reply, type) else type(reply)
     if issubclass(kind, HitlTimedOut):
@@ -159,21 +158,21 @@ class FakeClock:
         if not (_is_number(seconds) and 0 <= seconds < math.inf):  # refuses NaN, too
             raise ValueError(f"a clock is advanced by a number of seconds, at least 0, not by {seconds!r}")
         until = self._now + seconds
-        await _settle_down()
+        await _run_ready_tasks()
         while self._sleepers and self._sleepers[0][0] <= until:
             self._now, _, woken = heapq.heappop(self._sleepers)
             if not woken.done():
                 woken.set_result(None)
-            await _settle_down()
+            await _run_ready_tasks()
         self._now = until
-        await _settle_down()
+        await _run_ready_tasks()
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-async def _settle_down() -> None:
+async def _run_ready_tasks() -> None:
     """Yield to the loop until all tasks that can run have run."""
     for _ in range(20):
         await asyncio.sleep(0)
@@ -199,15 +198,16 @@ def crash_at(point: str, *, skip: int = 0, own: bool = False) -> Generator[None]
         nonlocal left
         if reached == point:
             if left == 0:
-                os.kill(os.getpid(), signals.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
             left -= 1
 
-    with _hooked(kill):
+    with _crash_hook(kill):
         yield
 
 
 @contextmanager
-def _hooked(hook: Callable[[str], None]) -> Generator[None]:
+def _crash_hook(hook: Callable[[str], None]) -> Generator[None]:
+    """Have the hook called at each crash point within the ``with`` block."""
     before, base.hook = base.hook, hook
     try:
         yield
@@ -247,7 +247,8 @@ class Cancels:
 
 @dataclass(frozen=True, slots=True)
 class TimesOut:
-    """Given in place of an answer: this process's clock is past the deadline, so it settles the request as timed out.
+    """Given in place of an answer: this process settles the request as timed out, because its clock is past the
+    deadline.
 
     If the time-out wins, all processes with `TimesOut` have won.
     """
@@ -370,7 +371,7 @@ def _act(answer: Any) -> dict[str, Any]:
 async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> str:
     """One racer of `race_answers`: settle the request, and return its status after that."""
     thread_id, question_id, act = job["thread_id"], job["question_id"], job["act"]
-    clock = _Later() if act == "TimesOut" else None
+    clock = _FarFutureClock() if act == "TimesOut" else None
     async with checkpointer_from_url(job["url"], clock=clock) as store:
         found = await store.request(thread_id, question_id)  # connects, and loads the schema
         if act == "looks":
@@ -387,13 +388,13 @@ async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]])
                 raise HitlStaleAnswer(question_id, settled.status)
             return settled.status
         if act == "Aborts":
-            await _AbortingAt(store, thread_id, question_id).close(job["reason"])
+            await _AbortWhileOpen(store, thread_id, question_id).close(job["reason"])
             return "aborted"
         settled = await store.settle(thread_id, question_id, job["answer"], by=job["by"], via="race")
         return settled.status
 
 
-class _AbortingAt(Session):
+class _AbortWhileOpen(Session):
     """`Agent.abort_pending`, but only while one given request is open, not for a later one."""
 
     __slots__ = ("_question_id", "_settling")
@@ -424,7 +425,7 @@ class _AbortingAt(Session):
             raise HitlStaleAnswer(self._question_id, found.status)
 
 
-class _Later(SystemClock):
+class _FarFutureClock(SystemClock):
     """A clock that is a hundred years ahead: past every deadline."""
 
     def now(self) -> float:

@@ -35,7 +35,7 @@ class hitl_span:  # noqa: N801  (used like a function)
     Nothing is traced or measured before ``begin`` is called.
     """
 
-    __slots__ = ("_began", "_begun", "_call", "_kind", "_outcome", "_span", "_took", "from_resume")
+    __slots__ = ("_answered_after", "_began", "_begun", "_call", "_kind", "_outcome", "_span", "from_resume")
 
     def __init__(self, request: HitlRequest) -> None:
         payload = request.payload
@@ -47,7 +47,7 @@ class hitl_span:  # noqa: N801  (used like a function)
         self._span = tracing.span(f"hitl.{payload.kind}", attributes)
         self._began = time.monotonic()
         self._begun = False
-        self._took: float | None = None
+        self._answered_after: float | None = None
         self._outcome = "detached"
         self.from_resume = False
 
@@ -62,9 +62,9 @@ class hitl_span:  # noqa: N801  (used like a function)
         tracing.request_opened(self._kind)
 
     def settled(self, stored: StoredRequest) -> None:
-        """Record the time from the request to its settlement, which may have been before this run waited."""
+        """Record the time from the request to its settlement, which may have come before this run waited."""
         if stored.settled_at is not None:
-            self._took = max(0.0, stored.settled_at - stored.request.created_at)
+            self._answered_after = max(0.0, stored.settled_at - stored.request.created_at)
 
     def outcome(self, answer: Any) -> Any:
         """Record the outcome in the span, and return it."""
@@ -79,7 +79,7 @@ class hitl_span:  # noqa: N801  (used like a function)
         if not self._begun:
             return
         seconds = time.monotonic() - self._began
-        outcome = self._outcome if kind is None else _SIGNALS.get(kind) or _left()
+        outcome = self._outcome if kind is None else _SIGNALS.get(kind) or _cancelled_outcome()
         if kind is not None and issubclass(kind, Exception):
             self._span.fail(kind.__name__)
         else:
@@ -89,12 +89,14 @@ class hitl_span:  # noqa: N801  (used like a function)
             self._span.set("hitl.from_resume", self.from_resume)
         tracing.request_left(self._kind)
         if kind is None:
-            tracing.request_answered(self._kind, outcome, seconds if self._took is None else self._took)
+            tracing.request_answered(
+                self._kind, outcome, seconds if self._answered_after is None else self._answered_after
+            )
         self._span.__exit__(kind, *error)
 
 
-def _left() -> str:
-    """The outcome of a wait that was cancelled: ``aborted`` if the run was aborted, else ``detached``."""
+def _cancelled_outcome() -> str:
+    """The outcome of a wait that ended by a cancellation: ``aborted`` if the run was aborted, else ``detached``."""
     session = current.get().session
     run = None if session is None else session.top.run  # a tree of agents is aborted at its root
     return "aborted" if run is not None and run.stop.is_asked else "detached"
@@ -124,14 +126,14 @@ class Listeners:
     """
 
     def __init__(self) -> None:
-        self._at_it: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
-    async def hear(self, slot: Slot, telling: Awaitable[None]) -> None:
+    async def wait(self, slot: Slot, announcement: Awaitable[None]) -> None:
         """Wait until all listeners are done, or the request is settled.
 
         Raises a control signal that a listener raises.
         """
-        task = asyncio.ensure_future(slot.tell(telling))
+        task = asyncio.ensure_future(slot.notify(announcement))
         try:
             await asyncio.wait({task, slot.settled}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done() and slot.by_listener:
@@ -143,12 +145,12 @@ class Listeners:
         if task.done():
             task.result()
         else:
-            self._at_it.add(task)
+            self._running.add(task)
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         """Drop the exception of a listener that ends after its request was settled."""
-        self._at_it.discard(task)
+        self._running.discard(task)
         if not task.cancelled():
             task.exception()
 
@@ -156,15 +158,18 @@ class Listeners:
 class Slot:
     """The one request that a channel waits for; ``asker`` is the agent whose run asks, if one does."""
 
-    __slots__ = ("_after", "aborted", "asker", "by_listener", "request", "settled", "signalled", "told")
+    __slots__ = ("_after", "aborted", "announced", "asker", "by_listener", "request", "settled", "signalled")
 
     def __init__(self, request: HitlRequest, asker: Session | None) -> None:
         self.request = request
         self.asker = asker
         self.signalled = False
+        """Whether the caller's signal was set."""
         self.aborted: StoredRequest | None = None
+        """The request as aborted, if the signal was why it was cancelled."""
         self.settled: asyncio.Future[StoredRequest] = asyncio.get_running_loop().create_future()
-        self.told = False
+        self.announced = False
+        """Whether listeners are notified of the request; only then is it pending for hosts."""
         self.by_listener = False
         """Whether a listener settled the request, or interrupted the wait, while it was being notified."""
         self._after: Callable[[], Awaitable[object]] | None = None
@@ -189,29 +194,29 @@ class Slot:
         if leaving is not None:
             self.interrupt(leaving.signal, leaving.hear)
 
-    async def left(self) -> None:
+    async def await_after(self) -> None:
         """Await the ``after`` of an interruption, if there was one, before its signal is raised."""
         if self._after is not None:
             await self._after()
 
-    async def tell(self, telling: Awaitable[None]) -> None:
-        """Await the async listeners, in a context by which `settling` recognises them."""
+    async def notify(self, announcement: Awaitable[None]) -> None:
+        """Await the async listeners. A context variable lets `settling` recognise them."""
         at = current.get()
         current.set(Context(at.session, at.turns, at.turn_at, at.asking, self, at.framework_run))
-        await telling
+        await announcement
 
     def close(self) -> None:
         """End the slot; the exception of an interruption that came too late is dropped."""
         if not self.settled.cancel() and not self.settled.cancelled():
             self.settled.exception()
 
-    def failing(self) -> _Failing:
-        return _Failing(self)
+    def passing_errors(self) -> _PassErrors:
+        return _PassErrors(self)
 
 
 @contextmanager
 def settling(slot: Slot | None) -> Generator[None]:
-    """Mark the slot as settled by a listener, if a listener calls this; unmark it if settling fails."""
+    """Mark the slot as settled by a listener, if the caller is one of its listeners; unmark it if settling fails."""
     listens = slot is not None and current.get().hearing is slot
     if slot is None or not listens or slot.by_listener:
         yield
@@ -224,7 +229,7 @@ def settling(slot: Slot | None) -> Generator[None]:
         raise
 
 
-class _Failing:
+class _PassErrors:
     """Passes an error of a helper task to the task that waits for the slot."""
 
     def __init__(self, slot: Slot) -> None:

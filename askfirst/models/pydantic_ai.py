@@ -48,7 +48,7 @@ class PydanticAIModel:
     def __init__(self, model: str | PydanticModel, *, attempts: int = 5) -> None:
         if attempts < 1:
             raise ValueError(f"attempts must be at least 1, not {attempts}")
-        self._model = _open(model)
+        self._model = _load_model(model)
         self._name = model if isinstance(model, str) else model.model_id
         self._attempts = attempts
 
@@ -74,7 +74,7 @@ class PydanticAIModel:
         broken: ModelError | None = None
         async with self._model:
             async for attempt in stamina.retry_context(
-                on=_wait,
+                on=_retry_delay,
                 attempts=self._attempts,
                 timeout=None,
                 wait_initial=WAIT_INITIAL,
@@ -84,15 +84,15 @@ class PydanticAIModel:
                 if broken is not None:
                     yield RestartDelta(reason=str(broken))
                     broken = None
-                said = False
+                has_yielded = False
                 try:
                     async with aclosing(self._ask(request)) as answer:
                         async for item in answer:
                             yield item
-                            said = True
+                            has_yielded = True
                     return
                 except ModelError as error:
-                    broken = error if said else None
+                    broken = error if has_yielded else None
                     with attempt:  # stamina sees only failures, never a cancellation
                         raise
 
@@ -125,9 +125,9 @@ class PydanticAIModel:
         yield message
 
 
-def _open(model: str | PydanticModel) -> PydanticModel:
+def _load_model(model: str | PydanticModel) -> PydanticModel:
     try:
-        import_module("stamina")  # needed later; if it is missing, say so now
+        import_module("stamina")  # used at the first call, but its absence is reported now
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
     except ModuleNotFoundError as error:
@@ -148,13 +148,14 @@ def _unusable(model: str | PydanticModel, why: str) -> str:
     return f"the model {model!r} needs an API key: set the environment variable {variable[1]}"
 
 
-def _wait(error: Exception) -> bool | float:
-    """For stamina: whether to retry after this error, or after how many seconds, if the provider asked for a wait."""
+def _retry_delay(error: Exception) -> bool | float:
+    """For stamina: whether to retry after this error; or the seconds to wait before, if the provider asked for a
+    wait."""
     if not isinstance(error, ModelError) or not error.retryable:
         return False
     if not error.retry_after:
         return True
     if error.retry_after > RETRY_AFTER_MAX:
         return False
-    # Jitter, so that agents that were refused at the same time do not retry at the same time.
+    # Jitter: otherwise agents that were refused at the same time would retry at the same time.
     return error.retry_after * (1 + random.random() / 10)  # noqa: S311

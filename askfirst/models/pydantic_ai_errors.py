@@ -25,15 +25,15 @@ from pydantic_ai.models import Model
 
 from askfirst.errors import ModelError
 
-_PASSING = (
+_TRANSIENT = (
     ModelRateLimitError,
     ModelUnavailableError,
     ModelServerError,
     ModelConnectionError,
     ModelRequestTimeout,
 )
-_LASTING = (ModelQuotaExceededError, ModelRequestRejectedError, ContentFilterError)
-_PASSING_STATUSES = frozenset({408, 409, 425, 429})
+_PERMANENT = (ModelQuotaExceededError, ModelRequestRejectedError, ContentFilterError)
+_TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
 _TRANSPORT_ERRORS = frozenset({"TransportError", "StreamError", "APIConnectionError"})
 """The exceptions of httpx, httpx2 and the SDKs for a broken connection; by name, because none of these libraries may
 be imported here."""
@@ -45,16 +45,16 @@ _KEYS = re.compile(r"\b(?:sk|pk|xai|gsk|AIza)[-_]?[\w*-]{8,}|(?<=Bearer )\S+|(?<
 def model_error(error: Exception, model: Model) -> ModelError:
     """The `ModelError` for an exception of a call to ``model``: one sentence, without the API key."""
     if isinstance(error, ExceptionGroup):
-        return _of_group(cast("ExceptionGroup[Exception]", error), model)
+        return _group_error(cast("ExceptionGroup[Exception]", error), model)
     return ModelError(
-        _one_sentence(_say(error), model),
-        retryable=_may_pass(error),
+        _one_sentence(_explain(error), model),
+        retryable=_is_retryable(error),
         retry_after=error.retry_after if isinstance(error, ModelAPIError) else None,
         status=error.status_code if isinstance(error, ModelHTTPError) else None,
     )
 
 
-def _of_group(group: ExceptionGroup[Exception], model: Model) -> ModelError:
+def _group_error(group: ExceptionGroup[Exception], model: Model) -> ModelError:
     """The failures of a fallback model's models as one error: retryable if one of the failures is."""
     errors = [model_error(error, model) for error in group.exceptions]
     waits = [error.retry_after for error in errors if error.retryable and error.retry_after]
@@ -65,16 +65,16 @@ def _of_group(group: ExceptionGroup[Exception], model: Model) -> ModelError:
     )
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_retryable(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     if isinstance(error, ModelHTTPError) and error.provider_retry_hint is not None:
         return error.provider_retry_hint
-    if isinstance(error, _LASTING):
+    if isinstance(error, _PERMANENT):
         return False
-    if isinstance(error, _PASSING):
+    if isinstance(error, _TRANSIENT):
         return True
     if isinstance(error, ModelHTTPError):
-        return error.status_code in _PASSING_STATUSES or error.status_code >= 500
+        return error.status_code in _TRANSIENT_STATUSES or error.status_code >= 500
     # The remaining errors of these two types have no known cause: an error event in a stream, or an answer that is
     # not JSON or ends too early. A second attempt often succeeds.
     return isinstance(error, ModelAPIError | UnexpectedModelBehavior) or _is_transport(error)
@@ -86,7 +86,7 @@ def _is_transport(error: Exception) -> bool:
     return named or isinstance(error, ConnectionError | TimeoutError)
 
 
-def _say(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     match error:
         case ModelAuthenticationError():
             status = f" with status {error.status_code}" if isinstance(error, ModelHTTPError) else ""

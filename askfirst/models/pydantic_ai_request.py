@@ -126,9 +126,9 @@ def _prompt(message: UserMessage) -> str | list[_Item]:
 
 def _tool_return(message: ToolResultMessage) -> pai.ToolReturnPart:
     return pai.ToolReturnPart(
-        tool_name=_fitting(message.tool_name, _NAME_LENGTH),
+        tool_name=_valid_name(message.tool_name, _NAME_LENGTH),
         content=_result(message),
-        tool_call_id=_fitting(message.tool_call_id, _ID_LENGTH),
+        tool_call_id=_valid_name(message.tool_call_id, _ID_LENGTH),
         outcome="failed" if message.is_error else "success",
     )
 
@@ -177,7 +177,7 @@ def _response(message: AssistantMessage) -> pai.ModelResponse | None:
     if message.stop_reason == "error":
         return None
     parts = [sent for part in message.content if (sent := _response_part(part)) is not None]
-    # Neither Anthropic nor OpenAI accepts a turn that ends in thinking, as a turn that was cut off may.
+    # A turn that was cut off may end in thinking, which neither Anthropic nor OpenAI accepts.
     while parts and isinstance(parts[-1], pai.ThinkingPart):
         parts.pop()
     if not parts:
@@ -211,9 +211,9 @@ def _response_part(part: OutputPart) -> pai.ModelResponsePart | None:
             # Both OpenAI and Anthropic want an object; the key is the one Anthropic recommends for this.
             malformed = {pai.INVALID_JSON_KEY: part.malformed}
             return pai.ToolCallPart(
-                tool_name=_fitting(part.name, _NAME_LENGTH),
+                tool_name=_valid_name(part.name, _NAME_LENGTH),
                 args=dict(part.args) if part.malformed is None else malformed,
-                tool_call_id=_fitting(part.id, _ID_LENGTH),
+                tool_call_id=_valid_name(part.id, _ID_LENGTH),
                 id=origin.id,
                 provider_name=origin.name,
                 provider_details=origin.details,
@@ -226,10 +226,10 @@ _NAME_LENGTH, _ID_LENGTH = 64, 40
 """The longest names and ids that every provider accepts; some accept longer ones."""
 
 
-def _fitting(name: str, length: int) -> str:
-    """A tool's name or a call's id in the form that providers accept: they refuse a whole conversation if a model
-    made up an invalid one. An invalid one is replaced by its valid characters and a digest, the same in a call and in
-    its result."""
+def _valid_name(name: str, length: int) -> str:
+    """A tool's name or a call's id in a form that all providers accept. A model may have made up an invalid one, and
+    providers then refuse the whole conversation. Invalid characters are replaced and a digest is added, so that a
+    call and its result still have the same id."""
     if re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{length}}}", name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -64,7 +64,7 @@ class Origin:
 
 
 class DeltaReader:
-    """Reads the stream events of one answer as deltas; it remembers which tool call each piece belongs to."""
+    """Turns the stream events of one answer into deltas; it remembers which tool call each piece belongs to."""
 
     def __init__(self) -> None:
         self._calls: dict[int, pai.ToolCallPart] = {}
@@ -111,7 +111,7 @@ def _check(response: pai.ModelResponse) -> None:
     details = response.provider_details or {}
     if response.finish_reason == "content_filter":
         why = details.get("refusal") or details.get("finish_reason") or "no reason given"
-        raise ModelError(f"the provider's content filter stopped the answer: {_clean(str(why))}")
+        raise ModelError(f"the provider's content filter stopped the answer: {_valid_unicode(str(why))}")
     if response.finish_reason == "error":
         why = details.get("finish_reason") or "no reason given"
         raise ModelError(f"the provider gave up on the answer: {why}", retryable=True)
@@ -133,10 +133,10 @@ def _stop_reason(response: pai.ModelResponse, content: Sequence[OutputPart]) -> 
 def _output_part(part: pai.ModelResponsePart, response: pai.ModelResponse) -> OutputPart | None:
     match part:
         case pai.TextPart() if part.content:
-            return TextPart(_clean(part.content), provider=_origin(part, response))
+            return TextPart(_valid_unicode(part.content), provider=_origin(part, response))
         case pai.ThinkingPart() if part.content or part.signature:
             provider = _origin(part, response)
-            return ThinkingPart(_clean(part.content), signature=part.signature, provider=provider)
+            return ThinkingPart(_valid_unicode(part.content), signature=part.signature, provider=provider)
         case pai.ToolCallPart():
             return _tool_call(part, _origin(part, response))
         case _:
@@ -169,27 +169,27 @@ def _tool_call(part: pai.ToolCallPart, provider: JsonObject | None) -> ToolCall:
             return ToolCall(part.tool_call_id, part.tool_name, sound, provider=provider)
     except (ValueError, InvalidMessage):
         pass  # not JSON, or JSON that a transcript cannot hold: NaN, 1e999, a lone surrogate
-    return ToolCall(part.tool_call_id, part.tool_name, {}, malformed=_clean(raw), provider=provider)
+    return ToolCall(part.tool_call_id, part.tool_name, {}, malformed=_valid_unicode(raw), provider=provider)
 
 
 def _text_delta(text: str) -> TextDelta | None:
-    return TextDelta(text=_clean(text)) if text else None
+    return TextDelta(text=_valid_unicode(text)) if text else None
 
 
 def _thinking_delta(text: str) -> ThinkingDelta | None:
-    return ThinkingDelta(text=_clean(text)) if text else None
+    return ThinkingDelta(text=_valid_unicode(text)) if text else None
 
 
 def _call_delta(call: pai.ToolCallPart, args: str | Mapping[str, object] | None) -> ToolCallDelta:
     piece = args if isinstance(args, str) else _json(args) if args else ""
-    return ToolCallDelta(id=call.tool_call_id, name=call.tool_name, args=_clean(piece))
+    return ToolCallDelta(id=call.tool_call_id, name=call.tool_name, args=_valid_unicode(piece))
 
 
 def _json(args: Mapping[str, object]) -> str:
     return to_json(args, serialize_unknown=True).decode()
 
 
-def _clean(text: str) -> str:
+def _valid_unicode(text: str) -> str:
     """The text as valid Unicode. Surrogates that form a pair are joined, lone ones are replaced."""
     try:
         text.encode()

@@ -31,14 +31,14 @@ from askfirst.store import cases as case_store
 from askfirst.store.engine import Engine
 from askfirst.store.rows import RequestRow, decode_request
 
-_PROMPT = 500
+_PROMPT_LIMIT = 500
 _OTHER = "_other"
 
 
 def case_prompt(request: HitlRequest) -> str:
     """The prompt of a request's case, in one line. The page shows the request itself instead."""
     text = next(iter(request.payload.sentences), "A question")
-    return text if len(text) <= _PROMPT else f"{text[: _PROMPT - 1]}…"
+    return text if len(text) <= _PROMPT_LIMIT else f"{text[: _PROMPT_LIMIT - 1]}…"
 
 
 def case_context(request: HitlRequest) -> JsonObject:
@@ -174,13 +174,13 @@ def _ask_answer(payload: AskRequest, action: str, data: Mapping[str, Any]) -> An
             raise InvalidReview({"data.selected": "takes one choice"})
         return {question.key: chosen[0]} if chosen else {}
     answers = {
-        question.key: _answer(f"q{place}", question, data)
+        question.key: _field_answer(f"q{place}", question, data)
         for place, question in enumerate(payload.questions, 1)
     }
     return {key: answer for key, answer in answers.items() if answer is not None}
 
 
-def _answer(key: str, question: Question, data: Mapping[str, Any]) -> str | list[str] | None:
+def _field_answer(key: str, question: Question, data: Mapping[str, Any]) -> str | list[str] | None:
     given, own = data.get(key), data.get(f"{key}{_OTHER}")
     if question.multi_select:
         if not question.options:
@@ -202,11 +202,11 @@ def _ask_result(payload: AskRequest, answers: Mapping[str, str | list[str]]) -> 
     data: JsonObject = {}
     for place, question in enumerate(payload.questions, 1):
         if question.key in answers:
-            data |= _given(f"q{place}", question, answers[question.key])
+            data |= _field_values(f"q{place}", question, answers[question.key])
     return {"action": "submit", "data": data}
 
 
-def _given(key: str, question: Question, answer: str | list[str]) -> JsonObject:
+def _field_values(key: str, question: Question, answer: str | list[str]) -> JsonObject:
     """An answer to a question as the values of the question's form fields."""
     if not question.options:
         return {key: "\n".join(answer) if isinstance(answer, list) else answer}
@@ -240,8 +240,8 @@ People do not see this expiry: see `Case.never_expires`.
 """
 
 
-def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
-    """The case of a request; ``rounds`` are the earlier cases of the same thread."""
+def adopted_case(row: RequestRow, rounds: Rounds | None = None) -> Case:
+    """A new case for a request; ``rounds`` are the earlier cases of the same thread."""
     request = decode_request(row)
     created_at, expires_at = seconds(row.created_at), seconds(row.expires_at)
     most = created_at + NO_LIMIT_SECONDS
@@ -258,18 +258,18 @@ def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
         context=case_context(request),
         request=request,
         thread_id=row.thread_id,
-        previous_case_id=None if rounds is None else rounds.before(row, request),
+        previous_case_id=None if rounds is None else rounds.previous(row, request),
     )
 
 
 class Rounds:
-    """The approvals of a thread that have no next round yet. They are read once for many requests of the thread."""
+    """The cases of a thread's approvals that have no next round yet, read once for many requests of the thread."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, str]] = {}
         """The last round of each call, by question id, and the id of its case."""
         self._sent_back: dict[str, dict[str, int]] = {}
-        """By tool: the ids of cases for which a person asked for another try, and when they ended."""
+        """By tool: the cases for which a person asked for another try, and when each ended."""
 
     @classmethod
     async def of(cls, engine: Engine, thread_id: str) -> Rounds:
@@ -292,7 +292,7 @@ class Rounds:
         """Add a case that has no next round."""
         self._last[question_id] = max(self._last.get(question_id, (-1, "")), (round, case_id))
 
-    def before(self, row: RequestRow, request: HitlRequest) -> str | None:
+    def previous(self, row: RequestRow, request: HitlRequest) -> str | None:
         """The case of the previous round of a request; None if there is none.
 
         It is the last round of the same call, or the latest case of the same tool for which a person asked for
@@ -304,7 +304,7 @@ class Rounds:
         sent_back = self._sent_back.get(_tool_of(request) or "", {})
         return max(sent_back, key=lambda each: (sent_back[each], each), default=None)
 
-    def followed(self, case_id: str) -> None:
+    def remove(self, case_id: str) -> None:
         """Remove a case, because it has a next round now."""
         self._last = {question: last for question, last in self._last.items() if last[1] != case_id}
         for cases in self._sent_back.values():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -14,13 +15,15 @@ from askfirst.json_schema import schema_faults
 from askfirst.protocol import Form, clean_form_data
 from askfirst.service.case import Case
 
-_TEXT = limits.NOTE_CHARACTERS
+_NOTE_LIMIT = limits.NOTE_CHARACTERS
 
 
 def check_size(data: Mapping[str, Any]) -> None:
     """Check an answer, or a draft, against the limits of size, count and depth; raises `InvalidReview`."""
     if count_values(data, limits.ANSWER_VALUES) > limits.ANSWER_VALUES:
         raise InvalidReview({"data": f"must have at most {limits.ANSWER_VALUES} values"})
+    if any(isinstance(it, float) and not math.isfinite(it) for it in _inner_values(data)):
+        raise InvalidReview({"data": "has a number that JSON cannot hold"})  # 1e400 is read as infinity
     deep = depth_fault(data)
     if deep:
         raise InvalidReview({"data": deep})
@@ -43,8 +46,8 @@ def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dic
         raise InvalidReview({"action": f"must be one of {', '.join(case.actions)}"})
     given = dict(data or {})
     if given.get("declined") is True and may_decline(case):
-        return _without_nones(_declined(given), _texts(given, ("note",)))
-    clean = _CLEANERS.get(case.type, _input)
+        return _checked_data(_declined(given), _text_faults(given, ("note",)))
+    clean = _CLEANERS.get(case.type, _clean_input)
     return clean(case, action, given)
 
 
@@ -62,12 +65,40 @@ def may_decline(case: Case) -> bool:
 def declines_by_cancelling(case: Case) -> bool:
     """Whether "none of these" or "I cannot answer this" cancels the case, with the person's words as its reason.
 
-    So it does for an agent's question, and for a caller who said nothing about ``decline``: being cancelled is a
-    state that every caller knows.
+    That is so for an agent's question, and for a caller who did not set ``decline``: every caller knows the state
+    ``cancelled``.
     """
     if case.payload is not None:
         return case.payload.kind == "ask"
     return case.type in ("selection", "input") and (case.shown or {}).get("decline") is None
+
+
+DECLINE = "decline"
+"""The action that `Authorize` is asked about, and that is held, where declining cancels the case."""
+_CANNOT = "the person cannot answer this"
+
+
+def is_decline(case: Case, action: str) -> bool:
+    """Whether an action declines a case by cancelling it."""
+    return action == DECLINE and declines_by_cancelling(case)
+
+
+def declining(note: str | None) -> dict[str, Any]:
+    """The result of a case that a person declines by cancelling it."""
+    return {"action": DECLINE, "data": {"declined": True, **({"reason": note} if note else {})}}
+
+
+def reason_of_decline(data: Mapping[str, Any]) -> str:
+    """Why a case was cancelled that a person declined, for whoever asked."""
+    said = data.get("reason")
+    return (f"{_CANNOT}: {said}" if said else _CANNOT)[: limits.REASON_CHARACTERS]
+
+
+def given_reason(case: Case) -> str | None:
+    """Why a case was cancelled, in the words of whoever did; None if they gave none."""
+    if case.declined_by is None or case.reason is None:
+        return case.reason
+    return case.reason.removeprefix(_CANNOT).removeprefix(": ") or None
 
 
 def _declined(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,18 +126,23 @@ def check_step(case: Case, form: Form, data: Mapping[str, Any], step: int) -> No
     _clean_form(form, known, through_step=step)
 
 
-def _approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _texts(data, ("feedback",))
+def _clean_approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _text_faults(data, ("feedback",))
     edits = data.get("edits")
     if edits is not None and not isinstance(edits, Mapping):
         faults["data.edits"] = "must be an object with the changed values"
     elif edits is not None and action != "edit":
         faults["data.edits"] = f"is only for the action edit, not for {action}"
-    elif action == "edit" and edits is None and not data.get("feedback") and not _says_more(case, data):
+    elif (
+        action == "edit"
+        and edits is None
+        and not data.get("feedback")
+        and not _has_further_values(case, data)
+    ):
         faults["data"] = "must say what to change: with edits or with feedback"
     elif isinstance(edits, Mapping):
         faults |= edit_faults(case, cast("Mapping[str, Any]", edits))
-    return _without_nones(data, faults)
+    return _checked_data(data, faults)
 
 
 def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
@@ -129,18 +165,20 @@ def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
     faults = {f"{key}.{name}": "is not an argument of this call" for name in edits if name not in shown}
     faults |= {f"{key}.{name}": "is missing" for name in shown if name not in edits}
     asked = {} if call is None else call.args
-    found = _by_kind(shown, edits) if schema is None else _by_schema(schema, edits, asked)
+    found = _type_faults(shown, edits) if schema is None else _schema_faults(schema, edits, asked)
     return {f"{key}.{name}": fault for name, fault in found.items()} | faults
 
 
-def _by_kind(shown: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, str]:
+def _type_faults(shown: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, str]:
     same = [name for name in edits if shown.get(name) is not None]
     return {
-        name: f"must be {_kind(shown[name])}" for name in same if _kind(edits[name]) != _kind(shown[name])
+        name: f"must be {_type_name(shown[name])}"
+        for name in same
+        if _type_name(edits[name]) != _type_name(shown[name])
     }
 
 
-def _by_schema(
+def _schema_faults(
     schema: Mapping[str, Any], edits: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> dict[str, str]:
     found: dict[str, str] = {}
@@ -150,38 +188,34 @@ def _by_schema(
     return found
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     kinds = ((bool, "true or false"), (int | float, "a number"), (str, "text"), (list, "a list"))
     return next((name for kind, name in kinds if isinstance(value, kind)), "an object")
 
 
-def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _texts(data, ("note",))
+def _clean_selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _text_faults(data, ("note",))
     selected = data.get("selected")
-    items: Any = case.context.get("items")
-    if selected is None and _says_more(case, data):
-        return _without_nones(data, faults)
+    if selected is None and _has_further_values(case, data):
+        return _checked_data(data, faults)
     if not isinstance(selected, list):
         faults["data.selected"] = "must be a list of ids"
-        return _without_nones(data, faults)
+        return _checked_data(data, faults)
     chosen = cast("list[Any]", selected)
     if not all(isinstance(each, str) for each in chosen):
         faults["data.selected"] = "must be a list of ids, each a text"
     elif len(set(chosen)) < len(chosen):
         faults["data.selected"] = "must not have the same choice twice"
-    elif isinstance(items, list):
-        offered = {item_id(item) for item in cast("list[Any]", items)} - {None}
-        strange = [each for each in chosen if each not in offered]
-        if strange and offered:
-            faults["data.selected"] = f"has a choice that is not offered: {strange[0]!r}"
+    elif strange := _not_offered(case, "items", chosen):
+        faults["data.selected"] = f"has a choice that is not offered: {strange!r}"
     if not chosen and case.context.get("required", True):
         faults["data.selected"] = "needs a choice"
     if len(chosen) > 1 and case.context.get("multiple") is False:
         faults["data.selected"] = "takes one choice"
-    return _without_nones(data, faults)
+    return _checked_data(data, faults)
 
 
-def _input(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+def _clean_input(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     form = case.form
     if form is not None:
         more = beyond(case, data)
@@ -204,18 +238,31 @@ def _clean_form(form: Form, data: Mapping[str, Any], through_step: int | None = 
         raise InvalidReview(faults, omitted=error.omitted) from None
 
 
-def _confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _texts(data, ("note",))
+def _clean_confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _text_faults(data, ("note",))
     items = data.get("confirmed_items")
     if items is not None and not (
         isinstance(items, list) and all(isinstance(each, str) for each in cast("list[Any]", items))
     ):
         faults["data.confirmed_items"] = "must be a list of texts"
-    return _without_nones(data, faults)
+        return _checked_data(data, faults)
+    confirmed = cast("list[str]", items or [])
+    if len(set(confirmed)) < len(confirmed):
+        faults["data.confirmed_items"] = "must not have the same item twice"
+    elif strange := _not_offered(case, "items_to_confirm", confirmed):
+        faults["data.confirmed_items"] = f"has an item that is not asked about: {strange!r}"
+    return _checked_data(data, faults)
 
 
-def _escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _texts(data, ("reason",))
+def _not_offered(case: Case, name: str, chosen: Sequence[str]) -> str | None:
+    """The first choice that is none of the case's items; None without one, or if no item has an id."""
+    items: Any = case.context.get(name)
+    offered = {item_id(item) for item in cast("list[Any]", items)} - {None} if isinstance(items, list) else ()
+    return next((each for each in chosen if each not in offered), None) if offered else None
+
+
+def _clean_escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _text_faults(data, ("reason",))
     params = data.get("modified_params")
     if params is not None and not isinstance(params, Mapping):
         faults["data.modified_params"] = "must be an object"
@@ -223,14 +270,14 @@ def _escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]
         faults["data.modified_params"] = f"is only for the action retry, not for {action}"
     elif isinstance(params, Mapping):
         faults |= edit_faults(case, cast("Mapping[str, Any]", params))
-    return _without_nones(data, faults)
+    return _checked_data(data, faults)
 
 
 _CLEANERS: Mapping[str, Callable[[Case, str, dict[str, Any]], dict[str, Any]]] = {
-    "approval": _approval,
-    "selection": _selection,
-    "confirmation": _confirmation,
-    "escalation": _escalation,
+    "approval": _clean_approval,
+    "selection": _clean_selection,
+    "confirmation": _clean_confirmation,
+    "escalation": _clean_escalation,
 }
 
 
@@ -243,26 +290,27 @@ _DEFINED: Mapping[str, tuple[str, ...]] = {
 """The fields that the protocol defines for an answer's data, by case type."""
 
 
-def _says_more(case: Case, data: Mapping[str, Any]) -> bool:
-    """Whether an answer has further fields with values, for a caller that may know them.
+def _has_further_values(case: Case, data: Mapping[str, Any]) -> bool:
+    """Whether an answer has values in further fields (`beyond`), which a caller may understand.
 
-    Askfirst agents know none.
+    An Askfirst agent understands none.
     """
     return case.request is None and not all(_is_blank(value) for value in beyond(case, data).values())
 
 
-def _texts(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+def _text_faults(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
     faults: dict[str, str] = {}
     for name in names:
         value = data.get(name)
         if value is not None and not isinstance(value, str):
             faults[f"data.{name}"] = "must be text"
-        elif isinstance(value, str) and len(value) > _TEXT:
-            faults[f"data.{name}"] = f"must have at most {_TEXT} characters"
+        elif isinstance(value, str) and len(value) > _NOTE_LIMIT:
+            faults[f"data.{name}"] = f"must have at most {_NOTE_LIMIT} characters"
     return faults
 
 
-def _without_nones(data: Mapping[str, Any], faults: Mapping[str, str]) -> dict[str, Any]:
+def _checked_data(data: Mapping[str, Any], faults: Mapping[str, str]) -> dict[str, Any]:
+    """The data without values that are None; raises `InvalidReview` if there are faults."""
     if faults:
         raise InvalidReview(faults)
     return {name: value for name, value in data.items() if value is not None}
@@ -332,7 +380,7 @@ def has_more_values(raw: bytes, most: int) -> bool:
 
 def count_values(data: Any, most: int) -> int:
     """How many values a JSON value contains, itself included. Counting stops at one more than ``most``."""
-    return sum(1 for _ in islice(_each(data), most + 1))
+    return sum(1 for _ in islice(_inner_values(data), most + 1))
 
 
 def depth_fault(data: Any, most: int = limits.BODY_DEPTH) -> str | None:
@@ -345,7 +393,7 @@ def depth_fault(data: Any, most: int = limits.BODY_DEPTH) -> str | None:
     return f"must not nest objects and lists deeper than {most}"
 
 
-def _each(data: Any) -> Iterator[Any]:
+def _inner_values(data: Any) -> Iterator[Any]:
     waiting = [data]
     while waiting:
         each = waiting.pop()

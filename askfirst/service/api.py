@@ -30,17 +30,16 @@ from askfirst.service.answers import item_faults
 from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import hitl_object, iso, poll_answer
 from askfirst.service.cases import Cases
-from askfirst.service.context import ApiKey, Service, ShownKey, The, own_case, service_of
-from askfirst.service.continuation import going_on
+from askfirst.service.context import ApiKey, DocumentedApiKey, OpenService, Service, own_case, service_of
 from askfirst.service.egress import check_callback_url
 from askfirst.service.friction import check_inline
 from askfirst.service.new_review import ReviewRequest, check_terms
 from askfirst.service.openapi import body_of
-from askfirst.service.page_data import decision_for
+from askfirst.service.page_data import decision_for, going_on
 from askfirst.service.person import messenger_user
 from askfirst.service.problems import problem
 from askfirst.service.request_bodies import needed_json, read_json
-from askfirst.service.thread_events import Position, ThreadFollower
+from askfirst.service.thread_events import HEARTBEAT_SECONDS, Position, ThreadFollower
 from askfirst.store.rows import ID_LENGTH
 
 # Opening a case, and the 202 response for its caller.
@@ -84,9 +83,6 @@ def accepted(body: Mapping[str, Any]) -> JSONResponse:
 # Server-sent events of a case, resumed after the last event that the client has seen.
 
 
-HEARTBEAT_SECONDS = 15.0
-
-
 async def event_stream(
     cases: Cases,
     case_id: str,
@@ -123,7 +119,7 @@ _NOT_INLINE = "This service takes no answers from messengers: the person answers
 _SSE: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
-def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def _error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     said = {
         400: "The request cannot be parsed",
         401: "The API key is missing or unknown",
@@ -154,13 +150,13 @@ router = APIRouter(prefix="/v1")
     "/reviews",
     status_code=202,
     response_model=HumanInputRequired,
-    responses=_refusals(401, 404, 409, 415, 422, 429),
+    responses=_error_responses(401, 404, 409, 415, 422, 429),
     openapi_extra=body_of(ReviewRequest),
     summary="Open a case",
 )
 async def open_case(
     request: Request,
-    service: The,
+    service: OpenService,
     key_id: Caller,
     idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Response:
@@ -172,8 +168,8 @@ async def open_case(
 @router.get(
     "/reviews/{case_id}/status",
     response_model=PollResponse,
-    responses={304: {"description": "Nothing has changed"}, **_refusals(401, 404, 422, 429)},
-    dependencies=[Depends(ShownKey())],
+    responses={304: {"description": "Nothing has changed"}, **_error_responses(401, 404, 422, 429)},
+    dependencies=[Depends(DocumentedApiKey())],
     summary="The state of a case",
 )
 async def status(
@@ -218,10 +214,10 @@ class ContinuationBody(BaseModel):
 @router.get(
     "/reviews/{case_id}/continuation",
     response_model=ContinuationBody,
-    responses=_refusals(401, 404, 422),
+    responses=_error_responses(401, 404, 422),
     summary="Whether an answered case has gone on",
 )
-async def continuation(case_id: CaseId, service: The, key_id: Caller) -> Response:
+async def continuation(case_id: CaseId, service: OpenService, key_id: Caller) -> Response:
     """The continuation of an answered case of an agent or a gate, for any caller who knows the case's id.
 
     404 while the case is open, if no resumer is registered for its thread, and for another caller's case.
@@ -236,12 +232,12 @@ async def continuation(case_id: CaseId, service: The, key_id: Caller) -> Respons
 @router.get(
     "/reviews/{case_id}/events",
     response_class=StreamingResponse,
-    responses={200: _SSE, **_refusals(401, 404, 422, 429)},
+    responses={200: _SSE, **_error_responses(401, 404, 422, 429)},
     summary="Follow a case",
 )
 async def follow(
     case_id: CaseId,
-    service: The,
+    service: OpenService,
     key_id: Caller,
     request: Request,
     last_event_id: Annotated[str, Header()] = "",
@@ -265,11 +261,11 @@ class Submission(SubmitRequest):
 @router.post(
     "/reviews/{case_id}/respond",
     response_model=SubmissionAccepted,
-    responses=_refusals(401, 403, 409, 410, 415, 422, 429),
+    responses=_error_responses(401, 403, 409, 410, 415, 422, 429),
     openapi_extra=body_of(Submission),
     summary="Submit a person's answer from a messenger",
 )
-async def respond(case_id: CaseId, request: Request, service: The, token: Token) -> Response:
+async def respond(case_id: CaseId, request: Request, service: OpenService, token: Token) -> Response:
     """Answer a case with its submit token, after a person pressed a button. Refused unless the operator allows it."""
     if not service.terms.inline:  # submit tokens that were issued while it was allowed are refused, too
         return problem(403, "action_not_inline", _NOT_INLINE, case_id=case_id)
@@ -315,11 +311,11 @@ class Cancellation(BaseModel):
 @router.post(
     "/reviews/{case_id}/cancel",
     response_model=PollResponse,
-    responses=_refusals(401, 404, 409, 410, 415, 422),
+    responses=_error_responses(401, 404, 409, 410, 415, 422),
     openapi_extra=body_of(Cancellation, required=False),
     summary="Cancel a case",
 )
-async def cancel(case_id: CaseId, request: Request, service: The, key_id: Caller) -> Response:
+async def cancel(case_id: CaseId, request: Request, service: OpenService, key_id: Caller) -> Response:
     """End a case without an answer."""
     case = await service.cases.get(case_id, key_id)
     cancellation = await read_json(request, Cancellation, most=limits.SMALL_BODY_BYTES)
@@ -330,12 +326,12 @@ async def cancel(case_id: CaseId, request: Request, service: The, key_id: Caller
 @router.get(
     "/threads/{thread_id:path}/events",
     response_class=StreamingResponse,
-    responses={200: _SSE, **_refusals(401, 404, 422, 429)},
+    responses={200: _SSE, **_error_responses(401, 404, 422, 429)},
     summary="Follow a thread",
 )
 async def follow_thread(
     thread_id: Annotated[str, Path(min_length=1, max_length=ID_LENGTH)],
-    service: The,
+    service: OpenService,
     key_id: Caller,
     request: Request,
     begin: Annotated[Literal["now", "beginning"], Query(alias="from")] = "now",

@@ -18,6 +18,7 @@ from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
 from askfirst.protocol import SigningKey
 from askfirst.service import needs_service
+from askfirst.smtp import SMTP_VARIABLE
 
 with needs_service():
     from fastapi import FastAPI, Request
@@ -45,7 +46,7 @@ with needs_service():
     )
     from askfirst.service.deliveries import DeliverySettings, Sender
     from askfirst.service.egress import Guard, Prefills, check_base_url
-    from askfirst.service.email_codes import SMTP_VARIABLE, EmailCodes, Mailer
+    from askfirst.service.email_codes import EmailCodes, Mailer
     from askfirst.service.keys import Keys
     from askfirst.service.links import LinkWay, Terms, seconds_of
     from askfirst.service.observability import Metrics, RequestCount, RequestLog
@@ -54,7 +55,13 @@ with needs_service():
     from askfirst.service.pages.language import DEFAULT, checked_language
     from askfirst.service.person import Authorize, Identify
     from askfirst.service.places import Place, Places, given_places
-    from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
+    from askfirst.service.problems import (
+        error_response,
+        error_response_to,
+        not_found_response,
+        problem,
+        unauthorized_response,
+    )
     from askfirst.service.rate import CaseRate
     from askfirst.service.request_bodies import BodyLimit
     from askfirst.service.risk_patterns import RiskPatterns, patterns_from
@@ -63,7 +70,7 @@ with needs_service():
     from askfirst.service.verification import VerificationProvider, Verifier
 
 
-_NAME, _VALUE = b"x-content-type-options", b"nosniff"
+_HEADER, _HEADER_VALUE = b"x-content-type-options", b"nosniff"
 
 
 class NoSniff:
@@ -73,14 +80,14 @@ class NoSniff:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def telling(message: Message) -> None:
+        async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))
-                if not any(name.lower() == _NAME for name, _ in headers):
-                    message = {**message, "headers": [*headers, (_NAME, _VALUE)]}
+                if not any(name.lower() == _HEADER for name, _ in headers):
+                    message = {**message, "headers": [*headers, (_HEADER, _HEADER_VALUE)]}
             await send(message)
 
-        await self._app(scope, receive, telling)
+        await self._app(scope, receive, send_with_header)
 
 
 def create_app(
@@ -135,13 +142,14 @@ def create_app(
 
     Functions of the host:
 
-    - ``authenticate``: in place of API keys; from a request to the caller's id of up to 255 characters, or None.
-    - ``may_follow``: from a caller's id and a thread's id to whether the caller may follow the thread; without it
-      nobody may.
-    - ``identify``: from a request to the ``name`` and ``email`` of the person who is signed in, or None. If it
-      raises, the answer is refused.
-    - ``authorize``: from the `Person`, the `Case` and the action to whether the person may answer so, on every
-      surface. Only True allows; another value, or an exception, refuses.
+    - ``authenticate``: replaces API keys. It takes a request, and returns the caller's id of up to 255 characters, or
+      None for an unknown caller.
+    - ``may_follow``: takes a caller's id and a thread's id, and returns whether the caller may follow the thread;
+      without it nobody may.
+    - ``identify``: takes a request, and returns the ``name`` and ``email`` of the person who is signed in, or None.
+      If it raises, the answer is refused.
+    - ``authorize``: takes the `Person`, the `Case` and the action, and returns whether the person may answer so, on
+      every surface. Only True allows; another value, or an exception, refuses.
 
     What callers may do:
 
@@ -158,11 +166,11 @@ def create_app(
       hold.
     - ``risk_patterns``: patterns for lines to look at twice, or a file of them; by default those that Askfirst ships.
     - ``quick_reasons``: up to 6 reasons to reject that the page offers for one tap; by default four of its own.
-    - ``language``: the language of a page whose reader wants none that the pages have, such as ``"zh-Hans"``, and of
-      the tools' own sentences in messages, where they are given in several languages.
+    - ``language``: the language of pages for readers who prefer none that the pages have, such as ``"zh-Hans"``, and
+      of the tools' own texts in messages, if those are given in several languages.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
-    _check(checkpointer_or_url, secret, base_url, push_heads)
+    _check_arguments(checkpointer_or_url, secret, base_url, push_heads)
     places = Places([] if deliver is None else given_places(deliver))
     least = seconds_of(least_timeout)
     terms = Terms(inline, links, least, allow_default_approve, link_days, bool(places.names))
@@ -170,9 +178,9 @@ def create_app(
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
     metrics, budgets = Metrics(), budgets or Budgets()
     reasons, spoken = checked_reasons(quick_reasons), checked_language(language)
-    care = checked_hold(hold_seconds), patterns_from(risk_patterns), reasons, spoken
+    of_pages = checked_hold(hold_seconds), patterns_from(risk_patterns), reasons, spoken
     settings = Settings(
-        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *care
+        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *of_pages
     )
     deliveries = DeliverySettings(places, schedule or Schedule(), Sender.of(settings))
 
@@ -181,8 +189,8 @@ def create_app(
         async with AsyncExitStack() as stack:
             checkpointer = checkpointer_or_url
             if isinstance(checkpointer, str):
-                closed = checkpointer_from_url(checkpointer, clock=clock)
-                checkpointer = await stack.enter_async_context(closed)
+                opening = checkpointer_from_url(checkpointer, clock=clock)
+                checkpointer = await stack.enter_async_context(opening)
             cases = Cases(
                 checkpointer,
                 clock=clock,
@@ -221,7 +229,7 @@ def create_app(
             heads = None
             if push_heads is not None:
                 heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
-            worker_and_listeners = deliveries.opened(cases, checkpointer, clock, metrics.told)
+            worker_and_listeners = deliveries.opened(cases, checkpointer, clock, metrics.message_attempted)
             background = Background(cases, quotas, metrics, callbacks, on_case, heads, *worker_and_listeners)
             background.start()
             stack.push_async_callback(background.stop)
@@ -237,11 +245,11 @@ def create_app(
         # FastAPI's own spans contain whole URLs, and the URL of a review link contains its token.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    _furnish(app, metrics, places)
+    _add_routes_and_middleware(app, metrics, places)
     return app
 
 
-def _check(
+def _check_arguments(
     checkpointer_or_url: SqlCheckpointer | str, secret: str | None, base_url: str, push_heads: str | None
 ) -> None:
     """Raise for invalid arguments now, not only when the application starts."""
@@ -254,19 +262,19 @@ def _check(
         check_push_url(push_heads)
 
 
-def _take_requests(app: FastAPI, places: Places) -> None:
+def _add_messenger_routes(app: FastAPI, places: Places) -> None:
     """Add the routes ``/messengers/NAME``, which take signed requests of messengers."""
     for place in places:
         delivery = place.delivery
-        if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
+        if isinstance(delivery, RequestsDelivery) and delivery.takes_requests:
             app.router.routes.append(
                 Route(f"/messengers/{place.name}", delivery.request_app(), include_in_schema=False)
             )
 
 
-def _furnish(app: FastAPI, metrics: Metrics, places: Places) -> None:
+def _add_routes_and_middleware(app: FastAPI, metrics: Metrics, places: Places) -> None:
     """Add the routes, the error responses and the middleware."""
-    _take_requests(app, places)
+    _add_messenger_routes(app, places)
     app.include_router(api.router)
     app.include_router(review_routes.router)
     app.include_router(live_routes.router)
@@ -274,11 +282,11 @@ def _furnish(app: FastAPI, metrics: Metrics, places: Places) -> None:
     app.include_router(well_known.router)
     app.mount("/static", static_app, "static")
     cast(Any, app).openapi = lambda: describe(app)
-    app.add_exception_handler(ServiceError, _refused)
-    app.add_exception_handler(StoreError, _refused)
-    app.add_exception_handler(Unauthorized, _unauthorized)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ServiceError, _on_service_error)
+    app.add_exception_handler(StoreError, _on_service_error)
+    app.add_exception_handler(Unauthorized, _on_unauthorized)
+    app.add_exception_handler(RequestValidationError, _on_invalid_parameter)
+    app.add_exception_handler(HTTPException, _on_http_error)
     app.add_middleware(cast(Any, BodyLimit))
     app.add_middleware(cast(Any, NoSniff))
     app.add_middleware(cast(Any, RequestCount), metrics=metrics)
@@ -299,25 +307,25 @@ def _read_files() -> None:
     mimetypes.init()
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    return of_error_to(request, cast("ServiceError | StoreError", error))
+async def _on_service_error(request: Request, error: Exception) -> Response:
+    return error_response_to(request, cast("ServiceError | StoreError", error))
 
 
-async def _unauthorized(request: Request, error: Exception) -> Response:
-    return unauthorized()
+async def _on_unauthorized(request: Request, error: Exception) -> Response:
+    return unauthorized_response()
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _on_invalid_parameter(request: Request, error: Exception) -> Response:
     """The response for faults of a path or a header: by name, without the values."""
     faults = {
         str(fault["loc"][-1]): str(fault["msg"]) for fault in cast(RequestValidationError, error).errors()
     }
-    return of_error(InvalidReview(faults))
+    return error_response(InvalidReview(faults))
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     refused = cast(HTTPException, error)
     if refused.status_code == 404:
-        return nowhere(request)
+        return not_found_response(request)
     code = _CODES.get(refused.status_code, "refused")
     return problem(refused.status_code, code, str(refused.detail), dict(refused.headers or {}))

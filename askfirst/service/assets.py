@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 STATIC = Path(__file__).parent / "static"
 """The folder of the style sheet, the scripts and the icon."""
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-_FOR_GOOD = "public, max-age=31536000, immutable"
+_CACHED_FOREVER = "public, max-age=31536000, immutable"
 _HASH_DIGITS = 10
-_SPACED = re.compile(
+_BLANKS = re.compile(
     rb'("[^"\n]*"|`[^`\n]*`|(?<=\()/(?:\\.|[^/\n\\])+/\w*)'
     rb"| //[^\n]*| (=>|[=!]==|[<>+]?=|&&|\|\||\?\??|[:+*/<>{}-]) ?|(?<=[,;)]) |(?:(?<=\bif)|(?<=\bfor)) (?=\()"
     rb"|(?<=[;{,])\n"
@@ -50,7 +50,7 @@ def assets() -> Mapping[str, Asset]:
         content = _REFERENCE.sub(
             lambda match: b'url("' + found[match[1].decode()].name.encode() + b'")', path.read_bytes()
         )
-        content = content if path.suffix == ".svg" else _lean(content, is_script=path.suffix == ".js")
+        content = content if path.suffix == ".svg" else _minified(content, is_script=path.suffix == ".js")
         digest = hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
         name = f"{path.stem}.{digest}{path.suffix}"
         packed = gzip.compress(content, 9, mtime=0)
@@ -58,14 +58,14 @@ def assets() -> Mapping[str, Asset]:
     return found
 
 
-def _lean(content: bytes, *, is_script: bool) -> bytes:
+def _minified(content: bytes, *, is_script: bool) -> bytes:
     """A style sheet or a script without indentation, blank lines and comments, a script also without needless blanks.
 
-    They are a tenth of what a first visit loads. No text in these files goes over a line's end, so the rest stays.
+    Those are a tenth of what a first visit loads. No string in these files spans several lines, so none is changed.
     """
     lines = (line.strip() for line in content.splitlines())
     kept = b"\n".join(line for line in lines if line and not line.startswith(b"//")) + b"\n"
-    return _SPACED.sub(lambda it: it[1] or it[2] or b"", kept) if is_script else kept
+    return _BLANKS.sub(lambda it: it[1] or it[2] or b"", kept) if is_script else kept
 
 
 async def static_app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,7 +88,7 @@ def _response(request: Request) -> Response:
     if asset is None:
         raise HTTPException(404)
     headers = {
-        "Cache-Control": _FOR_GOOD if wanted == asset.name else "no-cache",
+        "Cache-Control": _CACHED_FOREVER if wanted == asset.name else "no-cache",
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
         "Cross-Origin-Resource-Policy": "same-origin",

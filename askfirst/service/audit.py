@@ -30,12 +30,12 @@ from askfirst.store.case_rows import CaseRow
 from askfirst.store.engine import Engine
 from askfirst.store.rows import RequestRow, decode_text
 
-# Heads of the hash chain: signed, and pushed to a system that somebody with the database cannot write to.
+# Heads of the hash chain: signed, and pushed to another system, which an attacker with the database cannot write to.
 
 
 SECONDS = 15.0
 """The time-out of a push."""
-EVERY_SECONDS = 60.0
+PUSH_INTERVAL_SECONDS = 60.0
 """How often a service pushes a head that has moved."""
 
 
@@ -109,10 +109,10 @@ class HeadPusher:
 # A row that is older than the hashes in the trail is counted, and not compared.
 
 
-LOOKS = 10
-"""How often a row is read again if it changes while it is compared."""
-NEARLY = 60_000
-"""Milliseconds by which the clocks of two machines may differ."""
+COMPARE_TRIES = 10
+"""How often a row is compared again if it changes meanwhile."""
+CLOCK_DIFFERENCE = 60_000
+"""The milliseconds by which the clocks of two machines may differ."""
 OPENED = "request.opened"
 SETTLED = frozenset(
     f"request.{status}" for status in ("answered", "cancelled", "timed_out", "aborted", "superseded")
@@ -136,7 +136,7 @@ class Compared(NamedTuple):
     """How many rows are older than the hashes in the trail, so that they cannot be compared."""
 
 
-class Said(NamedTuple):
+class TrailRow(NamedTuple):
     """A decoded row of the trail."""
 
     seq: int | None
@@ -156,71 +156,71 @@ async def compare(engine: Engine) -> AsyncIterator[Compared]:
     began = await engine.read(audit_chain.began)
     after = ""
     while page := await engine.read(partial(audit_chain.threads, after)):
-        yield await _requests(engine, page, began)
+        yield await _compare_requests(engine, page, began)
         after = page[-1]
     after = ""
     while found := await engine.read(partial(audit_chain.case_page, after)):
-        yield await _cases(engine, found, began)
+        yield await _compare_cases(engine, found, began)
         after = found[-1].case_id
 
 
-async def _requests(engine: Engine, thread_ids: Sequence[str], began: int | None) -> Compared:
-    compared = await _threads(engine, thread_ids, began)
+async def _compare_requests(engine: Engine, thread_ids: Sequence[str], began: int | None) -> Compared:
+    compared = await _compare_threads(engine, thread_ids, began)
     if not compared.differences:
         return compared
     differences: list[Difference] = []
     for thread_id in thread_ids:  # again, one by one: only rows that do not change meanwhile count
-        for _ in range(LOOKS):
+        for _ in range(COMPARE_TRIES):
             before = await engine.read(partial(audit_chain.requests_of, [thread_id]))
-            found = await _threads(engine, [thread_id], began)
+            found = await _compare_threads(engine, [thread_id], began)
             if before == await engine.read(partial(audit_chain.requests_of, [thread_id])):
                 differences += found.differences
                 break
     return Compared(differences, compared.older)
 
 
-async def _threads(engine: Engine, thread_ids: Sequence[str], began: int | None) -> Compared:
+async def _compare_threads(engine: Engine, thread_ids: Sequence[str], began: int | None) -> Compared:
     rows: dict[str, list[RequestRow]] = defaultdict(list)
     for row in await engine.read(partial(audit_chain.requests_of, thread_ids)):
         rows[row.thread_id].append(row)
-    said = await _said(engine, thread_ids)
+    said = await _trail_rows(engine, thread_ids)
     differences: list[Difference] = []
     older = 0
     for thread_id in thread_ids:
-        thread = _Thread(thread_id, rows[thread_id], said[thread_id], began)
+        thread = _ThreadComparison(thread_id, rows[thread_id], said[thread_id], began)
         differences += thread.differences()
         older += thread.older
     return Compared(differences, older)
 
 
-async def _said(engine: Engine, subjects: Sequence[str]) -> dict[str, list[Said]]:
-    said: dict[str, list[Said]] = defaultdict(list)
+async def _trail_rows(engine: Engine, subjects: Sequence[str]) -> dict[str, list[TrailRow]]:
+    said: dict[str, list[TrailRow]] = defaultdict(list)
     for each in await engine.read(partial(audit_chain.of_subjects, subjects)):
-        row = _read(each)
-        if row is not None:  # otherwise the row's own hash is wrong, which `_Walk` reports
+        row = _decoded(each)
+        if row is not None:  # otherwise the row's own hash is wrong, which `_Verification` reports
             said[row.subject].append(row)
     return said
 
 
-def _read(row: Recorded) -> Said | None:
+def _decoded(row: Recorded) -> TrailRow | None:
     try:
         subject, detail = decode_text(row.subject), from_json(row.detail)
     except ValueError:
         return None
     if not isinstance(subject, str) or not isinstance(detail, dict):
         return None
-    return Said(row.seq, row.at, row.act, subject, detail)
+    return TrailRow(row.seq, row.at, row.act, subject, detail)
 
 
-class _Thread:
+class _ThreadComparison:
     """The requests of a thread, compared with the trail's rows about them."""
 
     def __init__(
-        self, thread_id: str, rows: Sequence[RequestRow], said: Sequence[Said], began: int | None
+        self, thread_id: str, rows: Sequence[RequestRow], said: Sequence[TrailRow], began: int | None
     ) -> None:
         self._thread_id = thread_id
         self._rows = rows
-        self._said = said
+        self._trail_rows = said
         self._began = began
         self.older = 0
 
@@ -230,7 +230,7 @@ class _Thread:
             (row.question_id, result_sha256(row._asdict())) for row in self._rows if row.status != "pending"
         }
         named: set[object] = set()
-        for each in self._since_deleted():
+        for each in self._rows_since_deletion():
             question_id = each.detail.get("question_id")
             content, result = each.detail.get("content_sha256"), each.detail.get("result_sha256")
             if content is not None and (question_id, content) not in asked:
@@ -243,18 +243,18 @@ class _Thread:
             if row.question_id not in named:
                 yield from self._unrecorded(row)
 
-    def _since_deleted(self) -> Iterable[Said]:
+    def _rows_since_deletion(self) -> Iterable[TrailRow]:
         """The trail's rows about the thread's requests, without those of a deleted thread with the same id."""
-        about = [each for each in self._said if each.act == OPENED or each.act in SETTLED]
-        deleted = [each for each in self._said if each.act == "thread.deleted"]
+        about = [each for each in self._trail_rows if each.act == OPENED or each.act in SETTLED]
+        deleted = [each for each in self._trail_rows if each.act == "thread.deleted"]
         if not deleted:
             return about
-        last = max(each.at for each in deleted) + NEARLY
-        place = max(self._said.index(each) for each in deleted)
-        return [each for each in about if each.at > last and self._said.index(each) > place]
+        last = max(each.at for each in deleted) + CLOCK_DIFFERENCE
+        place = max(self._trail_rows.index(each) for each in deleted)
+        return [each for each in about if each.at > last and self._trail_rows.index(each) > place]
 
     def _unrecorded(self, row: RequestRow) -> Iterator[Difference]:
-        of_it = [each for each in self._said if each.detail.get("question_id") == row.question_id]
+        of_it = [each for each in self._trail_rows if each.detail.get("question_id") == row.question_id]
         contents = {each.detail.get("content_sha256") for each in of_it if each.act == OPENED}
         results = {each.detail.get("result_sha256") for each in of_it if each.act in SETTLED}
         is_old = False
@@ -272,7 +272,7 @@ class _Thread:
     def _is_recent(self, at: int) -> bool:
         return self._began is not None and at >= self._began
 
-    def _difference(self, said: Said | None, problem: str, question_id: str = "") -> Difference:
+    def _difference(self, said: TrailRow | None, problem: str, question_id: str = "") -> Difference:
         which = said.detail.get("question_id") if said is not None else question_id
         by = "" if said is None else f", according to {said.place}"
         return Difference(
@@ -281,19 +281,19 @@ class _Thread:
         )
 
 
-async def _cases(engine: Engine, rows: Sequence[CaseRow], began: int | None) -> Compared:
-    said = await _said(engine, [row.case_id for row in rows])
+async def _compare_cases(engine: Engine, rows: Sequence[CaseRow], began: int | None) -> Compared:
+    said = await _trail_rows(engine, [row.case_id for row in rows])
     differences: list[Difference] = []
     older = 0
     for row in rows:
-        found = list(_case(row, said[row.case_id], began))
-        for _ in range(LOOKS if any(found) else 0):
+        found = list(_case_differences(row, said[row.case_id], began))
+        for _ in range(COMPARE_TRIES if any(found) else 0):
             before = await engine.read(partial(case_store.get, row.case_id))
-            again = await _said(engine, [row.case_id])
+            again = await _trail_rows(engine, [row.case_id])
             if before is None:  # the case was purged meanwhile
                 found = []
                 break
-            found = list(_case(before, again[row.case_id], began))
+            found = list(_case_differences(before, again[row.case_id], began))
             if before == await engine.read(partial(case_store.get, row.case_id)):
                 break
         differences += [each for each in found if each is not None]
@@ -301,7 +301,9 @@ async def _cases(engine: Engine, rows: Sequence[CaseRow], began: int | None) -> 
     return Compared(differences, older)
 
 
-def _case(row: CaseRow, said: Sequence[Said], began: int | None) -> Iterator[Difference | None]:
+def _case_differences(
+    row: CaseRow, said: Sequence[TrailRow], began: int | None
+) -> Iterator[Difference | None]:
     """The differences of a case from the trail. None stands for a case that is older than the hashes in the trail."""
     about = f"case {row.case_id} was altered"
     created = [each for each in said if each.act == CREATED and "content_sha256" in each.detail]
@@ -318,7 +320,7 @@ def _case(row: CaseRow, said: Sequence[Said], began: int | None) -> Iterator[Dif
         yield Difference(
             ended[-1].seq, f"{about}: it is open, but it was {how} according to {ended[-1].place}"
         )
-    elif ended and ended[-1].detail["result_sha256"] != _result(row):
+    elif ended and ended[-1].detail["result_sha256"] != _result_hash(row):
         yield Difference(
             ended[-1].seq, f"{about}: its result is not what was answered, according to {ended[-1].place}"
         )
@@ -327,7 +329,7 @@ def _case(row: CaseRow, said: Sequence[Said], began: int | None) -> Iterator[Dif
         yield Difference(None, f"{about}: the audit trail has no row that it ended") if recent else None
 
 
-def _result(row: CaseRow) -> str | None:
+def _result_hash(row: CaseRow) -> str | None:
     try:
         return case_result_sha256(row)
     except (
@@ -341,7 +343,7 @@ def _result(row: CaseRow) -> str | None:
 PAGE_ROWS = 500
 FAULTS_NAMED = 100
 """How many faults are described; the rest are counted."""
-_BEFORE_ALL = -(2**63)
+_BEFORE_FIRST = -(2**63)
 
 
 class Fault(NamedTuple):
@@ -384,7 +386,7 @@ async def verify(engine: Engine, *, kept: Head | None = None) -> Verdict:
     Other processes may write meanwhile. ``kept`` is an earlier head that was kept on another system: the chain has
     to contain it.
     """
-    walk = _Walk(kept)
+    walk = _Verification(kept)
     while True:
         page = await engine.read(partial(audit_chain.page, walk.seq, PAGE_ROWS))
         for row in page.rows:
@@ -393,7 +395,7 @@ async def verify(engine: Engine, *, kept: Head | None = None) -> Verdict:
             walk.end(page)
             break
     async for act in _unlinked(engine):
-        walk.wait(act)
+        walk.check_unlinked(act)
     async for compared in compare(engine):
         walk.older += compared.older
         for difference in compared.differences:
@@ -406,19 +408,19 @@ async def export(engine: Engine) -> AsyncIterator[str]:
 
     Acts that are not linked yet come last; they have no ``seq``.
     """
-    after = _BEFORE_ALL
+    after = _BEFORE_FIRST
     # Unlinked acts are read first: an act that is linked meanwhile is then found in the chain.
     waiting: dict[str | None, Act] = {act.act_id: act async for act in _unlinked(engine)}
     while True:
         page = await engine.read(partial(audit_chain.page, after, PAGE_ROWS))
         for row in page.rows:
-            yield canonical_json(_shown(row)).decode()
+            yield canonical_json(_exported(row)).decode()
             after = row.seq
             waiting.pop(row.act_id, None)
         if len(page.rows) < PAGE_ROWS:
             break
     for act in waiting.values():
-        shown = _shown(audit_chain.as_if_linked(act))
+        shown = _exported(audit_chain.as_if_linked(act))
         for name in ("seq", "previous", "hash"):
             del shown[name]
         yield canonical_json(shown).decode()
@@ -432,7 +434,7 @@ async def _unlinked(engine: Engine) -> AsyncIterator[Act]:
         after = page[-1].act_id
 
 
-def _shown(row: AuditRow) -> dict[str, Any]:
+def _exported(row: AuditRow) -> dict[str, Any]:
     """A row for export. If a row was tampered with and cannot be decoded, its columns are exported unchanged."""
     try:
         facts = row.facts
@@ -441,11 +443,11 @@ def _shown(row: AuditRow) -> dict[str, Any]:
     return {**facts, "hash": row.hash}
 
 
-class _Walk:
+class _Verification:
     """Verifies the trail row by row."""
 
     def __init__(self, kept: Head | None = None) -> None:
-        self.seq = _BEFORE_ALL
+        self.seq = _BEFORE_FIRST
         self.older = 0
         self._kept = kept
         self._unlinked = 0
@@ -475,8 +477,8 @@ class _Walk:
                 row.seq, f"row {row.seq}, or one before it, was written anew: the head that was kept differs"
             )
 
-    def wait(self, act: Act) -> None:
-        """Verify an act that is not linked yet."""
+    def check_unlinked(self, act: Act) -> None:
+        """Verify an act that is not linked into the chain yet."""
         self._unlinked += 1
         if not audit_chain.as_if_linked(act).fits:
             self.fault(None, f"the unlinked act {act.act_id} was altered: its hash does not fit it")

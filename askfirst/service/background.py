@@ -11,12 +11,12 @@ from pathlib import Path
 
 from askfirst.concurrency import cancel_all
 from askfirst.errors import ServiceError, StoreError
-from askfirst.service.audit import EVERY_SECONDS, HeadPusher
+from askfirst.service.audit import PUSH_INTERVAL_SECONDS, HeadPusher
 from askfirst.service.budgets import RENEW_SECONDS
 from askfirst.service.button_listener import ButtonListener
 from askfirst.service.callbacks import CallbackWorker
 from askfirst.service.case import Case
-from askfirst.service.cases import Cases, Untold
+from askfirst.service.cases import Cases, OnCaseCall
 from askfirst.service.context import Quotas
 from askfirst.service.deliveries import DeliveryWorker
 from askfirst.service.observability import COUNTING_SECONDS, Metrics
@@ -29,9 +29,10 @@ SWEEP_SECONDS = 0.5
 ADOPT_SECONDS = 5.0
 """The polling interval for new requests, in seconds. The store's wake-ups usually come sooner."""
 HINT_SECONDS = 0.2
+"""The polling interval for changes by other processes, and for messages that are due, in seconds."""
 FORGET_SECONDS = 60.0
 HINT_OVERLAP = 5_000
-"""Changes of the last so many milliseconds are read again: clocks differ, and a commit may come late."""
+"""Changes of the last milliseconds are read again, because clocks differ and a commit may come late."""
 LONGEST_PAUSE = 5.0
 """The longest pause between two attempts while a task fails, in seconds."""
 LONGEST_SILENCE = 300.0
@@ -71,22 +72,25 @@ class Background:
         works: list[tuple[Work, float]] = [
             (self._cases.sweep, SWEEP_SECONDS),
             (self._link, SWEEP_SECONDS),
-            (self._hear, HINT_SECONDS),
-            (self._count, COUNTING_SECONDS),
+            (self._wake_followers, HINT_SECONDS),
+            (self._update_counts, COUNTING_SECONDS),
             (self._quotas.streams.renew, RENEW_SECONDS),
             (self._quotas.spending.forget, FORGET_SECONDS),
         ]
         if self._callbacks is not None:
             works.append((self._callbacks.work, SWEEP_SECONDS))
         if self._on_case is not None:
-            works.append((partial(self._tell, self._on_case), HINT_SECONDS))
+            works.append((partial(self._call_on_case, self._on_case), HINT_SECONDS))
         if self._heads is not None:
-            works.append((partial(self._push, self._heads), EVERY_SECONDS))
+            works.append((partial(self._push, self._heads), PUSH_INTERVAL_SECONDS))
         outage = Outage(asyncio.get_running_loop().time)
         self._tasks = [asyncio.create_task(forever(work, pause, outage)) for work, pause in works]
         rate = self._quotas.rate
         catching_up = forever(rate.catch_up, SWEEP_SECONDS, outage, due=rate.keeps)
-        self._tasks += [asyncio.create_task(catching_up), asyncio.create_task(self._adopting(outage))]
+        self._tasks += [
+            asyncio.create_task(catching_up),
+            asyncio.create_task(self._adopt_when_opened(outage)),
+        ]
         if self._deliveries is not None:
             delivering = forever(self._deliveries.work, HINT_SECONDS, outage, woken=self._deliveries.woken)
             self._tasks.append(asyncio.create_task(delivering))
@@ -113,7 +117,7 @@ class Background:
             logger.warning("%s: will try again", error)
         return False
 
-    async def _adopting(self, outage: Outage) -> None:
+    async def _adopt_when_opened(self, outage: Outage) -> None:
         """Adopt requests as cases, as soon as the store signals that requests were opened."""
         with self._cases.engine.hub.waiting(OPENED) as opened:
             await forever(self._adopt, ADOPT_SECONDS, outage, woken=opened)
@@ -121,33 +125,33 @@ class Background:
     async def _adopt(self) -> bool:
         return bool(await self._cases.adopt())
 
-    async def _tell(self, on_case: OnCase) -> bool:
+    async def _call_on_case(self, on_case: OnCase) -> bool:
         """Call ``on_case`` for one case. If it raises, the call is retried with back-off; other cases go on."""
-        taken = await self._cases.take_untold()
+        taken = await self._cases.take_on_case_call()
         if taken is None:
             return False
         try:
             await on_case(taken.case)
         except Exception as error:
-            await self._not_told(taken, error)
+            await self._on_case_failed(taken, error)
         else:
-            await self._cases.told(taken)
+            await self._cases.on_case_succeeded(taken)
         return True
 
-    async def _not_told(self, taken: Untold, error: Exception) -> None:
-        """Record that ``on_case`` failed. It is logged once, without the error's text, which may contain a secret."""
+    async def _on_case_failed(self, taken: OnCaseCall, error: Exception) -> None:
+        """Record that ``on_case`` failed. Log it once, without the error's text, which may contain a secret."""
         self._metrics.notice_failed()
-        tries = await self._cases.not_told(taken, type(error).__name__)
+        tries = await self._cases.on_case_failed(taken, type(error).__name__)
         level = logging.ERROR if tries <= 1 else logging.DEBUG
         said = "on_case failed for %s: %s at %s; it will be called again; askfirst doctor shows such cases"
-        logger.log(level, said, taken.case.case_id, type(error).__name__, _place(error))
+        logger.log(level, said, taken.case.case_id, type(error).__name__, _raised_at(error))
 
-    async def _count(self) -> bool:
+    async def _update_counts(self) -> bool:
         self._metrics.open_cases = await self._cases.engine.read(case_store.open_count)
         self._metrics.continuations = await self._cases.engine.read(continuations.counts)
         return False
 
-    async def _hear(self) -> bool:
+    async def _wake_followers(self) -> bool:
         """Wake the followers of cases that another process has changed."""
         followers = self._cases.followers
         if followers.any:
@@ -157,7 +161,7 @@ class Background:
         return False
 
 
-def _place(error: Exception) -> str:
+def _raised_at(error: Exception) -> str:
     """The place where an error was raised: the file's name and the line."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
@@ -229,10 +233,10 @@ async def forever(
             longest = max(pause, LONGEST_PAUSE)
             wanted = max(pause * 2 ** min(failures, 10), 4 * (loop.time() - begin))
             wait = min(wanted, longest)  # limited, so that one slow run does not delay the next for long
-            await (asyncio.sleep(wait) if woken is None or failures else _woken(woken, wait))
+            await (asyncio.sleep(wait) if woken is None or failures else _wait_for(woken, wait))
 
 
-async def _woken(event: asyncio.Event, seconds: float) -> None:
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
     """Wait for an event, but at most this many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from askfirst.clock import Clock, SystemClock, milliseconds
+from askfirst.clock import HOUR, MINUTE, Clock, SystemClock, milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import OverBudget, ServiceError
 from askfirst.ids import new_id
@@ -20,8 +20,6 @@ from askfirst.service.case import Case
 from askfirst.store import budgets as counts
 from askfirst.store.budgets import Allowance, StreamRow, Use, Window
 from askfirst.store.engine import Engine
-
-MINUTE, HOUR = 60_000, 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ class Spending:
     async def proof(self, case: Case, address: str | None) -> None:
         """Count an answer with proofs; raises `OverBudget`."""
         uses = [self._use("proofs_per_hour", case.case_id, HOUR)]
-        await self._spend([*uses, *self._at("tries_per_address", address)])
+        await self._spend([*uses, *self._address_uses("tries_per_address", address)])
 
     async def code(self, case: Case, recipient: str, address: str | None) -> None:
         """Count a code before it is sent by e-mail; raises `OverBudget`."""
@@ -121,14 +119,14 @@ class Spending:
             self._use("codes_per_recipient", recipient.lower(), HOUR),
             self._use("codes_per_key", case.key_id or "", HOUR),
         ]
-        await self._spend([*uses, *self._at("codes_per_address", address)])
+        await self._spend([*uses, *self._address_uses("codes_per_address", address)])
 
     async def code_try(self, case: Case, address: str | None) -> None:
         """Count a code that was entered, for every recipient of the case; raises `OverBudget`."""
         recipients = sorted({each.lower() for each in case.verify_email or ()})
         uses = [self._use("code_tries_per_recipient", each, HOUR) for each in recipients]
         uses.append(self._use("code_tries_per_key", case.key_id or "", HOUR))
-        await self._spend([*uses, *self._at("tries_per_address", address)])
+        await self._spend([*uses, *self._address_uses("tries_per_address", address)])
 
     async def prefills(self, case: Case, count: int) -> bool:
         """Count ``count`` values to be fetched for a case's fields; False if the budget does not allow them."""
@@ -155,7 +153,7 @@ class Spending:
         subject = f"{budget}:{hashlib.sha256(whose.encode()).hexdigest()}"
         return Use(budget, subject, Window(getattr(self.budgets, budget), milliseconds), amount)
 
-    def _at(self, budget: str, address: str | None) -> list[Use]:
+    def _address_uses(self, budget: str, address: str | None) -> list[Use]:
         return [] if address is None else [self._use(budget, address, HOUR)]
 
     def _now(self) -> int:

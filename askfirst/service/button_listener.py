@@ -27,7 +27,7 @@ RENEW_SECONDS = 8.0
 NOT_YOURS = "You are not on the list of people who may decide here."
 NOTHING = "Nothing waits for a decision."
 _MOST_PENDING = 20
-_LINE = 120
+_LINE_LIMIT = 120
 
 
 class ButtonListener:
@@ -43,10 +43,10 @@ class ButtonListener:
         """Listen until cancelled; then release the lease."""
         delivery = self._place.delivery
         if isinstance(delivery, PendingDelivery):
-            delivery = delivery.answering_pending(self._pending)
+            delivery = delivery.answering_pending(self._pending_text)
         if not isinstance(delivery, PressDelivery):
             return
-        if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
+        if isinstance(delivery, RequestsDelivery) and delivery.takes_requests:
             async with delivery.listening(partial(self._presses.decide, self._place)):
                 await (
                     asyncio.Event().wait()
@@ -54,7 +54,7 @@ class ButtonListener:
         try:
             while True:
                 try:
-                    if await self._lease():
+                    if await self._take_lease():
                         await self._listen(delivery)
                 except (StoreError, DeliveryError) as error:
                     logger.warning("cannot listen for the buttons of %s: %s", self._place.name, error)
@@ -68,10 +68,10 @@ class ButtonListener:
 
     async def _listen(self, delivery: PressDelivery) -> None:
         async with delivery.listening(partial(self._presses.decide, self._place)):
-            while await self._lease():  # noqa: ASYNC110  (renews the lease; there is no event to wait for)
+            while await self._take_lease():  # noqa: ASYNC110  (renews the lease; there is no event to wait for)
                 await asyncio.sleep(RENEW_SECONDS)
 
-    async def _pending(self, account: str) -> str:
+    async def _pending_text(self, account: str) -> str:
         """The open requests and cases as lines of text, for an account on the list of this place."""
         if account not in self._place.deciders:
             return NOT_YOURS
@@ -80,9 +80,9 @@ class ButtonListener:
         opened = await engine.read(partial(inspect.case_page, _MOST_PENDING, None))
         lines = [" ".join(decode_request(each.request).payload.sentences) for each in asked]
         lines += [case_of(each.case).prompt for each in opened]
-        return "\n".join(f"• {cut(visible(each), _LINE)}" for each in lines[:_MOST_PENDING]) or NOTHING
+        return "\n".join(f"• {cut(visible(each), _LINE_LIMIT)}" for each in lines[:_MOST_PENDING]) or NOTHING
 
-    async def _lease(self) -> bool:
+    async def _take_lease(self) -> bool:
         """Take the lease, or renew it; False while another process has it."""
         now = self._cases.now()
         listen = partial(deliveries.listen, self._place.name, self._owner, now, now + LEASE_MILLISECONDS)

@@ -65,10 +65,11 @@ HOSTS = 10_000
 class _Breaker:
     failures: int = 0
     until: int = 0
+    """The time until which an open breaker lets no callback through."""
 
 
 class Breakers:
-    """The circuit breakers of one process, by name. When there are too many, the least recently used are dropped.
+    """The circuit breakers of one process, by name. If there are too many, the least recently used are deleted.
 
     All times are in milliseconds since 1970.
     """
@@ -117,7 +118,7 @@ PATIENCE_SECONDS = 3 * 86_400
 """How long a callback is retried, counted from when it was first due."""
 SECONDS = 15.0
 """The time-out of an attempt, including the DNS look-up."""
-_WORTH_ANOTHER_TRY = {408, 425, 429}
+_RETRIED_STATUSES = {408, 425, 429}
 
 
 class Outcome(NamedTuple):
@@ -136,10 +137,10 @@ def next_attempt(row: CallbackRow, outcome: Outcome, now: int) -> int | None:
         return None
     grown = BACKOFF_FACTOR ** min(max(row.attempts - 1, 0), 10)
     due_at = now + 1000 * min(BACKOFF_SECONDS * grown, LONGEST_BACKOFF_SECONDS)
-    return due_at if due_at <= patience_ends(row, now) else None
+    return due_at if due_at <= retries_end(row, now) else None
 
 
-def patience_ends(row: CallbackRow, now: int = 0) -> int:
+def retries_end(row: CallbackRow, now: int = 0) -> int:
     """The time from which a callback is not retried any more (epoch ms)."""
     return (now if row.since is None else row.since) + 1000 * PATIENCE_SECONDS
 
@@ -185,7 +186,9 @@ class CallbackSender:
         except InvalidCallbackUrl as error:
             return Outcome("refused", error.problem)
         try:
-            return _judged((await self._guard.exchange("POST", where, headers, body, seconds=SECONDS)).status)
+            return _outcome_of(
+                (await self._guard.exchange("POST", where, headers, body, seconds=SECONDS)).status
+            )
         except InvalidCallbackUrl as error:
             return Outcome("refused", error.problem)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
@@ -199,10 +202,10 @@ class CallbackSender:
             return Outcome("retry", why, unreachable=True)
 
 
-def _judged(status: int) -> Outcome:
+def _outcome_of(status: int) -> Outcome:
     if 200 <= status < 300:
         return Outcome("sent", f"answered with {status}")
-    again = status >= 500 or status in _WORTH_ANOTHER_TRY
+    again = status >= 500 or status in _RETRIED_STATUSES
     return Outcome("retry" if again else "refused", f"answered with {status}")
 
 
@@ -244,7 +247,7 @@ class CallbackWorker:
         )
         taken = await finish(self._cases.engine.write(take))
         for row in taken:
-            task = asyncio.create_task(self._make(row))
+            task = asyncio.create_task(self._attempt(row))
             self._under_way[task] = row.key_id or ""
             task.add_done_callback(self._ended)
         return bool(taken)
@@ -261,29 +264,29 @@ class CallbackWorker:
                 type(error).__name__,
             )
 
-    async def _make(self, row: CallbackRow) -> None:
-        names = self._names(row)
+    async def _attempt(self, row: CallbackRow) -> None:
+        names = self._breaker_names(row)
         again = self._breakers.wait(names, self._cases.now())
-        if again is not None and again < patience_ends(row):
-            await self._done(row, again, row.outcome, counts=False)
+        if again is not None and again < retries_end(row):
+            await self._store_outcome(row, again, row.outcome, counts=False)
             return
         secret = callback_secret(self._secret, row.key_id or "")
         body = row.body.encode()
         outcome = await self._sender.send(row.url, body, secret, message_id=row.callback_id)
-        self._note(names, outcome)
+        self._update_breakers(names, outcome)
         due_at = next_attempt(row, outcome, self._cases.now())
         kind = "gave_up" if outcome.kind == "retry" and due_at is None else outcome.kind
-        self._say(row, kind, outcome.detail)
-        await self._done(row, due_at, kind)
+        self._log_outcome(row, kind, outcome.detail)
+        await self._store_outcome(row, due_at, kind)
 
-    async def _done(
+    async def _store_outcome(
         self, row: CallbackRow, due_at: int | None, outcome: str | None, *, counts: bool = True
     ) -> None:
         done = partial(case_queues.callback_done, row, due_at, outcome, counts=counts)
         await finish(self._cases.engine.write(done))
 
-    def _names(self, row: CallbackRow) -> tuple[str, ...]:
-        """The names of a callback's two breakers: that of its host, and that of its API key at the host.
+    def _breaker_names(self, row: CallbackRow) -> tuple[str, ...]:
+        """The names of a callback's two breakers: one for its host, one for its API key at that host.
 
         An unreachable host opens the breaker for all keys. An error response opens it for one key alone: otherwise
         a key could name an address that answers with errors, and so stop the callbacks of other keys to the host.
@@ -295,13 +298,13 @@ class CallbackWorker:
         host = f"{where.host}:{where.port}"
         return host, f"{host} {row.key_id}"
 
-    def _note(self, names: tuple[str, ...], outcome: Outcome) -> None:
+    def _update_breakers(self, names: tuple[str, ...], outcome: Outcome) -> None:
         if outcome.kind != "retry":
             self._breakers.worked(names)
         elif names:
             self._breakers.failed(names[0 if outcome.unreachable else 1], self._cases.now())
 
-    def _say(self, row: CallbackRow, kind: str, detail: str) -> None:
+    def _log_outcome(self, row: CallbackRow, kind: str, detail: str) -> None:
         """Log the outcome of an attempt. Retries after the first are logged at debug level only."""
         if self._on_outcome is not None:
             self._on_outcome(kind)

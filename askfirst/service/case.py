@@ -14,7 +14,7 @@ from askfirst.ids import page_address
 from askfirst.messages import JsonObject
 from askfirst.protocol import SPEC_VERSION, Form, State, TokenScope, actions_of, is_final
 from askfirst.requests import HitlPayload, HitlRequest
-from askfirst.service.worker_threads import work_in
+from askfirst.service.worker_threads import rendering_work
 from askfirst.store.budgets import size_of
 from askfirst.store.case_rows import CaseRow
 from askfirst.store.rows import RequestRow, decode_request
@@ -44,7 +44,7 @@ class Held:
         """The data of the answer."""
         return dict(cast("Mapping[str, Any]", self.result.get("data") or {}))
 
-    def is_of(self, mark: str | None, login: Mapping[str, Any] | None) -> bool:
+    def was_made_by(self, mark: str | None, login: Mapping[str, Any] | None) -> bool:
         """Whether a reader made this decision, and may undo it: the same browser, or the same login elsewhere.
 
         A login counts by its e-mail address, which the decision then has verified; names are not unique.
@@ -65,7 +65,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A held decision that did not count, because an answer from elsewhere came first."""
+    """A held decision that did not count, because another answer came first."""
 
     action: str
     at: float
@@ -115,6 +115,8 @@ class Case:
     """The person who claims to have answered, not verified: ``name``, ``account``."""
     submission_context: JsonObject | None = None
     reason: str | None = None
+    declined_by: JsonObject | None = None
+    """The verified person who cannot answer, empty if nobody was verified; None unless the case was cancelled so."""
     progress: JsonObject | None = None
     next_case_id: str | None = None
     draft: JsonObject | None = None
@@ -124,8 +126,9 @@ class Case:
     held: Held | None = None
     """A decision that was made on a page, counts from its ``until`` on, and can be undone before."""
     lost: Lost | None = None
+    """The last held decision that did not count."""
     undone_with: str | None = None
-    """The digest of the nonce of the form whose decision was undone: it does not count when it arrives once more."""
+    """The digest of the nonce of the form whose decision was undone. The same form posted again does not count."""
     answered_with: str | None = None
     """The digest of the nonce of the form that brought the answer."""
     answered_in: str | None = None
@@ -139,7 +142,7 @@ class Case:
     is_others_draft: bool = field(default=False, compare=False)
     """Whether the draft was written in another browser than the one that requests the page now; not stored."""
     size: int = field(default=0, compare=False, repr=False)
-    """The estimated work to render the case, in characters; see `work_in`."""
+    """The estimated work to render the case, in characters; see `rendering_work`."""
 
     @property
     def is_final(self) -> bool:
@@ -200,6 +203,7 @@ _FACTS = (
     "claimed_by",
     "submission_context",
     "reason",
+    "declined_by",
     "progress",
     "next_case_id",
     "drafted_by",
@@ -243,11 +247,11 @@ def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
 
 def _size(row: CaseRow, request: RequestRow | None) -> int:
     asked = 0 if request is None else len(request.payload)
-    return work_in(row.body) + len(row.facts) + len(row.draft or "") + asked
+    return rendering_work(row.body) + len(row.facts) + len(row.draft or "") + asked
 
 
 def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
-    """The row of a new case; ``columns`` are the columns that `Case` has no field for."""
+    """The row of a new case; ``columns`` are further columns, for which `Case` has no field."""
     body, facts = _json(case, _BODY), _json(case, _FACTS)
     draft = None if case.draft is None else to_json(case.draft).decode()
     return CaseRow(

@@ -1,4 +1,4 @@
-"""CaseState: the state of a case for one reader, including the outcome of the decision."""
+"""CaseState: the state of a case for one reader, including the outcome of the decision and its continuation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from askfirst.messages import JsonObject
-from askfirst.service.case import Case, Held
-from askfirst.service.continuation import GoingOn
+from askfirst.service.answers import given_reason
+from askfirst.service.case import Case, iso
 
 State = Literal[
     "open",
@@ -23,6 +23,7 @@ State = Literal[
     "cancelled",
 ]
 OutcomeState = Literal["waiting", "running", "done", "failed"]
+GoingOnState = Literal["due", "running", "failed", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,32 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class GoingOn:
+    """The state of a continuation: a thread that has to be resumed because a case was answered.
+
+    Times are seconds since 1970 (UTC). ``error`` is only the type of the last error. Its text may hold secrets;
+    operators see it with ``askfirst continuations``.
+    """
+
+    state: GoingOnState
+    attempts: int
+    error: str | None
+    next_at: float | None
+    """The time of the next attempt after a failure; None if there is none."""
+    updated_at: float
+
+    def wire(self) -> JsonObject:
+        """The JSON object of the API."""
+        return {
+            "state": self.state,
+            "attempts": self.attempts,
+            "error": self.error,
+            "next_at": None if self.next_at is None else iso(self.next_at),
+            "updated_at": iso(self.updated_at),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Previous:
     """The previous round of a case: its arguments, or a service's facts, and the person's decision and note.
 
@@ -53,6 +80,8 @@ class Previous:
     by: str | None
     at: float | None
     number: int = 1
+    is_yours: bool = False
+    """Whether the reader's login decided about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +109,10 @@ class Trail:
     seq: int | None = None
     hash: str | None = None
     undone_at: tuple[float, ...] = ()
+    actor: str | None = None
+    """Who decided or withdrew, as the audit trail names them; None if it has no such row, or for whoever asked."""
+    is_askers: bool = False
+    """Whether whoever asked withdrew it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +156,7 @@ def case_state_of(
         return CaseState(
             "held",
             version,
-            is_yours=held.is_of(viewer, case.reader),
+            is_yours=held.was_made_by(viewer, case.reader),
             action=held.action,
             by=held.named,
             at=held.at,
@@ -143,7 +176,7 @@ def case_state_of(
         by=by,
         is_claimed=is_claimed,
         at=case.ended_at,
-        note=note_in(data) or case.reason,
+        note=note_in(data) or given_reason(case),
         lost=case.lost.action if case.lost is not None and viewer == case.lost.mark else None,
         outcome=outcome,
         goes_on=goes_on,
@@ -161,7 +194,7 @@ def note_in(data: Any) -> str | None:
 
 
 def _who(case: Case) -> tuple[str | None, bool]:
-    known = case.responded_by or {}
+    known = case.responded_by or case.declined_by or {}
     if known:
         return str(known.get("name") or known.get("email")), False
     said = case.claimed_by or {}
@@ -188,6 +221,3 @@ def _ended(case: Case, result: dict[str, Any], data: dict[str, Any], outcome: Ou
         "failed": "failed",
     }
     return states[outcome.state]
-
-
-__all__ = ["Held", "Outcome", "Previous", "CaseState", "State", "Step", "Trail", "note_in", "case_state_of"]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from askfirst.clock import Clock, SystemClock, milliseconds, seconds, to_milliseconds
+from askfirst.clock import DAY, HOUR, MINUTE, Clock, SystemClock, milliseconds, seconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import (
     CaseClosed,
@@ -38,15 +38,15 @@ from askfirst.protocol import (
     sign_result,
 )
 from askfirst.service import transitions
-from askfirst.service.adoption import Rounds, adopted
-from askfirst.service.answers import check_size, clean_answer
+from askfirst.service.adoption import Rounds, adopted_case
+from askfirst.service.answers import DECLINE, check_size, clean_answer, declining
 from askfirst.service.budgets import Budgets
 from askfirst.service.case import Case, case_of, row_of
 from askfirst.service.links import CaseLinks, Terms
 from askfirst.service.new_review import ReviewRequest
 from askfirst.service.person import Authorize, Respondent, check_authorized
-from askfirst.service.transitions import ELSEWHERE, Pressed, entry
-from askfirst.service.worker_threads import apart
+from askfirst.service.transitions import NO_FORM, Pressed, entry
+from askfirst.service.worker_threads import run_by_size
 from askfirst.store import audit, case_access, case_queues
 from askfirst.store import cases as case_store
 from askfirst.store.audit import Entry, case_content_sha256
@@ -104,14 +104,14 @@ class Followers:
             self.wake(case_id)
 
 
-# Approved calls that have run, according to the ledger of effects, are recorded in the audit trail.
+# Approved calls that have run (they have ended effects in the ledger) are recorded in the audit trail.
 
 
-NEAR = 3_600_000
+NEAR = HOUR
 """Cases that ended within this many milliseconds are checked on every sweep, because most calls run soon."""
-FAR = 7 * 86_400_000
+FAR = 7 * DAY
 """Older cases, up to this age in milliseconds, are checked every `FAR_EVERY` milliseconds."""
-FAR_EVERY = 60_000
+FAR_EVERY = MINUTE
 _PAGE = 100
 
 
@@ -132,11 +132,11 @@ class Executed:
             self._far_at, age = now + FAR_EVERY, FAR
         found = await self._engine.read(partial(case_queues.executed, now - age, _PAGE))
         for case_id in found:
-            await finish(self._engine.write(partial(case_queues.note_executed, case_id, _entry)))
+            await finish(self._engine.write(partial(case_queues.note_executed, case_id, _executed_entry)))
         return len(found)
 
 
-def _entry(row: CaseRow, effect: EndedEffect) -> Entry:
+def _executed_entry(row: CaseRow, effect: EndedEffect) -> Entry:
     """The audit row of a call that has ended, with the digest of the call that ran: an edited call's own digest."""
     detail = {
         "type": row.type,
@@ -152,9 +152,9 @@ def _entry(row: CaseRow, effect: EndedEffect) -> Entry:
 logger = logging.getLogger("askfirst.service")
 HOLD_MARGIN = 1_000
 """A hold ends at least this many milliseconds before the deadline of its case."""
-TELL_MILLISECONDS = 60_000
+ON_CASE_LEASE_MILLISECONDS = MINUTE
 """The lease on a call of ``on_case``, in milliseconds. If this process dies, another one calls it after that."""
-TELL_AGAIN = (5_000, 3_600_000)
+ON_CASE_BACKOFF = (5_000, HOUR)
 """The back-off after ``on_case`` failed, in milliseconds: the first and the longest pause."""
 
 
@@ -170,8 +170,8 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
-    """A case for which this process has to call ``on_case``, under a lease, and the case's row when it was taken."""
+class OnCaseCall:
+    """A call of ``on_case`` that this process has to make, under a lease: the case, and its row when it was taken."""
 
     case: Case
     row: CaseRow
@@ -201,9 +201,9 @@ class Cases:
         self._signer = f"{base_url.rstrip('/')}/.well-known/jwks.json"
         self._clock = clock or SystemClock()
         self._on_end = on_end
-        self._allowed = (budgets or Budgets()).allowance
+        self._allowance = (budgets or Budgets()).allowance
         self._executed = Executed(self.engine)
-        self._left: set[tuple[str, str, int]] = set()
+        self._logged_failures: set[tuple[str, str, int]] = set()
 
     def now(self) -> int:
         """The current time in the unit of rows: milliseconds since 1970 (UTC)."""
@@ -237,7 +237,7 @@ class Cases:
             shown=review.shown,
             reminder_at=review.reminders,
         )
-        tokens, terms = self.links.fresh(case), self.links.terms
+        tokens, terms = self.links.new_rows(case), self.links.terms
         once = None
         if idempotency_key is not None:
             once = hashlib.sha256(f"{key_id}\0{idempotency_key}".encode()).hexdigest()
@@ -253,12 +253,12 @@ class Cases:
         acts = [entry(now, key_id, "created", case, {"content_sha256": case_content_sha256(row)})]
         if terms.links == "caller":
             acts.append(entry(now, key_id, "delivered", case, {"via": "link"}))
-        made = case_of(await self._create(NewCase(row, tokens, acts, previous, self._allowed)))
+        made = case_of(await self._create(NewCase(row, tokens, acts, previous, self._allowance)))
         if case.previous_case_id is not None:
             self.followers.wake(case.previous_case_id)
         if made.case_id != case.case_id:
-            return Issued(made, await self.links.handed_again(made, key_id))
-        return Issued(made, self.links.handed(tokens))
+            return Issued(made, await self.links.reissued(made, key_id))
+        return Issued(made, self.links.tokens_of(tokens))
 
     async def _create(self, new: NewCase) -> CaseRow:
         landed = partial(case_store.changed, new.row.case_id, new.row.write_id)
@@ -273,7 +273,7 @@ class Cases:
                 case = await self._adopt(row, threads)
             except Exception as error:  # retried at the next interval; the other requests are not affected
                 threads.pop(row.thread_id, None)  # the cached rounds may be out of date
-                self._leave(row, error)
+                self._log_failed_adoption(row, error)
                 continue
             if case is not None:
                 made.append(case)
@@ -285,7 +285,7 @@ class Cases:
         if row.kind == "approve":
             rounds = threads.get(row.thread_id) or await Rounds.of(self.engine, row.thread_id)
             threads[row.thread_id] = rounds
-        case = adopted(row, rounds)
+        case = adopted_case(row, rounds)
         new = row_of(
             case,
             fresh_write_id(),
@@ -306,7 +306,7 @@ class Cases:
             rounds.add(row.question_id, row.round, case.case_id)
         if case.previous_case_id is not None:
             if rounds is not None:
-                rounds.followed(case.previous_case_id)
+                rounds.remove(case.previous_case_id)
             self.followers.wake(case.previous_case_id)
         return case if made.write_id == new.write_id else None
 
@@ -317,33 +317,33 @@ class Cases:
             await self._adopt(row, {})
         return await self.get(case_id)
 
-    def _leave(self, row: RequestRow, error: Exception) -> None:
+    def _log_failed_adoption(self, row: RequestRow, error: Exception) -> None:
         """Log once that a request cannot become a case."""
         key = (row.thread_id, row.question_id, row.round)
-        if key not in self._left:
-            self._left.add(key)
+        if key not in self._logged_failures:
+            self._logged_failures.add(key)
             logger.error("request %r cannot become a case: %s", row.question_id, type(error).__name__)
 
-    async def take_untold(self) -> Untold | None:
+    async def take_on_case_call(self) -> OnCaseCall | None:
         """Take, under a lease, a case for which ``on_case`` is due.
 
-        Call `told` or `not_told` before the lease ends.
+        Call `on_case_succeeded` or `on_case_failed` before the lease ends.
         """
         now = self.now()
-        take = partial(case_queues.take_untold, now, now + TELL_MILLISECONDS)
+        take = partial(case_queues.take_untold, now, now + ON_CASE_LEASE_MILLISECONDS)
         shown = await finish(self.engine.write(take))
-        return None if shown is None else Untold(case_of(*shown), shown[0])
+        return None if shown is None else OnCaseCall(case_of(*shown), shown[0])
 
-    async def told(self, untold: Untold) -> None:
+    async def on_case_succeeded(self, call: OnCaseCall) -> None:
         """Record that ``on_case`` succeeded for a case."""
-        await finish(self.engine.write(partial(case_queues.told, untold.row)))
+        await finish(self.engine.write(partial(case_queues.told, call.row)))
 
-    async def not_told(self, untold: Untold, error: str) -> int:
+    async def on_case_failed(self, call: OnCaseCall, error: str) -> int:
         """Record that ``on_case`` failed, with the type of its error.
 
         It is retried. Returns the number of attempts.
         """
-        note = partial(case_queues.not_told, untold.row, error[:255], self.now(), *TELL_AGAIN)
+        note = partial(case_queues.not_told, call.row, error[:255], self.now(), *ON_CASE_BACKOFF)
         noted = await finish(self.engine.write(note))
         return 0 if noted is None else noted.tries
 
@@ -404,7 +404,7 @@ class Cases:
         action: str,
         data: Mapping[str, Any] | None,
         who: Respondent,
-        pressed: Pressed = ELSEWHERE,
+        pressed: Pressed = NO_FORM,
         hold_seconds: float = 0.0,
     ) -> Case:
         """Answer a case for a person; the first answer counts. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`.
@@ -413,12 +413,28 @@ class Cases:
         `NotAuthorized`. With ``hold_seconds`` the decision is held: it can be undone for that time, and counts after
         it, or a second before the deadline if that is earlier. Raises `CaseHeld` while another decision is held.
         """
-        clean = await apart(case.size, clean_answer, case, action, data)
+        clean = await run_by_size(case.size, clean_answer, case, action, data)
         await self._check_authorized(case, action, who)
         now = self.now()
         result: JsonObject = {"action": action, "data": clean}
         if self._signing_key is not None:
             result = self._signed(result, case, who, self._signing_key, now)
+        return await self._decided(case, result, who, pressed, hold_seconds)
+
+    async def decline(
+        self, case: Case, note: str | None, who: Respondent, pressed: Pressed, hold_seconds: float
+    ) -> Case:
+        """Cancel a case because a person cannot answer it, with their words as its reason. Raises `NotAuthorized`.
+
+        Like an answer, it is held for ``hold_seconds``.
+        """
+        await self._check_authorized(case, DECLINE, who)
+        return await self._decided(case, declining(note), who, pressed, hold_seconds)
+
+    async def _decided(
+        self, case: Case, result: JsonObject, who: Respondent, pressed: Pressed, hold_seconds: float
+    ) -> Case:
+        now = self.now()
         until = min(now + round(hold_seconds * 1000), to_milliseconds(case.expires_at) - HOLD_MARGIN)
         if until > now:
             return await self._change(case, transitions.held(now, until, result, who, pressed))
@@ -436,7 +452,7 @@ class Cases:
         try:
             await check_authorized(self._authorize, who, case, action)
         except NotAuthorized:
-            refused = entry(self.now(), who.actor, "refused", case, {"action": action, **who.told})
+            refused = entry(self.now(), who.actor, "refused", case, {"action": action, **who.audit_details})
             await finish(self.engine.write(partial(audit.append, [refused])))
             raise
 
@@ -476,7 +492,7 @@ class Cases:
         if inline and case.inline_actions is not None and action not in case.inline_actions:
             why = "This can only be decided on the review page."
             raise InlineRefused(case.case_id, "action_not_inline", why)
-        await apart(case.size, clean_answer, case, action, data)
+        await run_by_size(case.size, clean_answer, case, action, data)
 
     async def cancel(self, case: Case, reason: str, by: str, *, claims: str | None = None) -> Case:
         """Cancel a case. ``by`` is the verified actor, ``claims`` the name that they give for themselves."""
@@ -489,27 +505,27 @@ class Cases:
         while found := await self.engine.read(partial(case_store.open_of_key, key_id, _PAGE)):
             for case_id in found:
                 try:
-                    await self._decide(
+                    await self._apply(
                         case_id, transitions.cancelled(self.now(), reason, by, fresh_write_id())
                     )
                     count += 1
                 except CaseExpired:  # its time is up, and no sweep has expired it yet
-                    await self._decide(case_id, transitions.expired(self.now(), fresh_write_id()))
+                    await self._apply(case_id, transitions.expired(self.now(), fresh_write_id()))
                 except (CaseClosed, CaseNotFound):
                     pass  # ended or deleted concurrently
         return count
 
     async def _change(self, case: Case, decide: Decide) -> Case:
         try:
-            row = await self._decide(case.case_id, decide)
+            row = await self._apply(case.case_id, decide)
         except HitlInvalidAnswer as error:
             raise InvalidReview({"data": "; ".join(error.faults)}) from None
         except (HitlStaleAnswer, HitlNoPendingRequest):  # settled elsewhere: the case ends as the request did
-            row = await self._decide(case.case_id, transitions.followed(self.now()))
+            row = await self._apply(case.case_id, transitions.settled_elsewhere(self.now()))
             raise CaseClosed(case.case_id, row.status) from None
         return replace(case_of(row), request=case.request)
 
-    async def _decide(self, case_id: str, decide: Decide) -> CaseRow:
+    async def _apply(self, case_id: str, decide: Decide) -> CaseRow:
         """Run a transition of a case in a transaction, and wake the case's followers."""
         was_open = True
 
@@ -531,16 +547,20 @@ class Cases:
     async def sweep(self) -> bool:
         """Do what is due for cases; True if there may be more.
 
-        Send held decisions, expire cases, send reminders, end cases whose requests were settled elsewhere, and record
-        calls that have run.
+        Answer cases with held decisions whose hold has ended, expire cases, send reminders, end cases whose requests
+        were settled elsewhere, and record calls that have run.
         """
         now = self.now()
         held = partial(case_store.held, now, _PAGE)
-        released = await self._each(held, transitions.released(now, fresh_write_id()))
+        released = await self._change_each(held, transitions.hold_ended(now, fresh_write_id()))
         due = partial(case_store.due, now, _PAGE)
-        expired = await self._each(due, transitions.expired(now, fresh_write_id()))
-        reminded = await self._each(partial(case_store.to_remind, now, _PAGE), transitions.reminded(now))
-        followed = await self._each(partial(case_store.settled_elsewhere, _PAGE), transitions.followed(now))
+        expired = await self._change_each(due, transitions.expired(now, fresh_write_id()))
+        reminded = await self._change_each(
+            partial(case_store.to_remind, now, _PAGE), transitions.reminded(now)
+        )
+        followed = await self._change_each(
+            partial(case_store.settled_elsewhere, _PAGE), transitions.settled_elsewhere(now)
+        )
         executed = await self._executed.note(now)
         return _PAGE in (released, expired, reminded, followed, executed)
 
@@ -548,12 +568,12 @@ class Cases:
         """Link new acts into the audit chain."""
         await link_all(self.engine)
 
-    async def _each(self, found: Callable[[], Transaction[list[str]]], decide: Decide) -> int:
-        """Change cases one by one, and return how many. A case that fails does not stop the others."""
+    async def _change_each(self, found: Callable[[], Transaction[list[str]]], decide: Decide) -> int:
+        """Run a transition of each case, and return for how many. A case that fails does not stop the others."""
         done = 0
         for case_id in await self.engine.read(found):
             try:
-                await self._decide(case_id, decide)
+                await self._apply(case_id, decide)
                 done += 1
             except (HitlStaleAnswer, HitlNoPendingRequest, CaseNotFound):
                 pass  # settled or deleted concurrently; the next sweep reads it again
@@ -563,7 +583,7 @@ class Cases:
 
     async def purge(self, older_than_days: float = 30) -> int:
         """Delete the cases that ended more than ``older_than_days`` ago, with all their rows; returns how many."""
-        before, count = self.now() - round(older_than_days * 86_400_000), 0
+        before, count = self.now() - round(older_than_days * DAY), 0
         while purged := await finish(self.engine.write(partial(case_store.purge, before, _PAGE, self.now()))):
             count += purged
         return count

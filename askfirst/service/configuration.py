@@ -48,12 +48,12 @@ SERVICE_KEYS: Mapping[str, str] = {
 """Options of ``askfirst serve`` that ``[service]`` may give, and the type of each."""
 MOST_LINK_DAYS = 36_500
 NOTIFY_KEYS = ("to", "remind", "warn", "then")
-_OF_DELIVERY = ("kind", "deciders", "facts")
+_DELIVERY_KEYS = ("kind", "deciders", "facts")
 _FACTS = Setting("facts", "flag", is_required=False)
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
 _KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
-_AT = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
-_TOP = ("service", "notify", "delivery")
+_TOML_PLACE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
+_TABLES = ("service", "notify", "delivery")
 
 
 class Fault(NamedTuple):
@@ -118,20 +118,24 @@ class _Reader:
         try:
             self._given = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            found = _AT.search(str(error))
+            found = _TOML_PLACE.search(str(error))
             line = int(found[1]) if found and found[1] else max(1, text.count("\n"))
-            self.faults.append(Fault(line, f"this is not valid TOML: {_AT.sub('', str(error)).strip()}"))
+            self.faults.append(
+                Fault(line, f"this is not valid TOML: {_TOML_PLACE.sub('', str(error)).strip()}")
+            )
 
     def read(self) -> tuple[Mapping[str, Any], tuple[Place, ...], Schedule]:
-        """The service's options, the places and the schedule, as far as they are without faults."""
-        self._known((), self._given, _TOP)
+        """The service's options, the places and the schedule, without those that have faults."""
+        self._check_keys((), self._given, _TABLES)
         service = self._table(("service",))
-        self._known(("service",), service, tuple(SERVICE_KEYS))
+        self._check_keys(("service",), service, tuple(SERVICE_KEYS))
         for key, value in service.items():
             type_ = SERVICE_KEYS.get(key)
             if type_ is not None:
                 self._check_service(key, _TYPES[type_](value), type_)
-        if isinstance(service.get("risk_patterns"), str):  # as every file, beside the configuration
+        if isinstance(
+            service.get("risk_patterns"), str
+        ):  # relative to the configuration's folder, as every file
             service = {**service, "risk_patterns": str(self._folder / service["risk_patterns"])}
         named = self._table(("delivery",))
         kinds = self._kinds(named)
@@ -142,7 +146,7 @@ class _Reader:
     def _check_service(self, key: str, value: Any, type_: str) -> None:
         """A fault for an option of the service that ``askfirst serve`` would refuse."""
         if value is None:
-            self._wrong(("service", key), f"{key} is {_WORDS[type_]}")
+            self._add_fault(("service", key), f"{key} must be {_TYPE_NAMES[type_]}")
             return
         try:
             if key == "risk_patterns":
@@ -150,7 +154,7 @@ class _Reader:
             elif key in _SERVICE_CHECKS:
                 _SERVICE_CHECKS[key](value)
         except ServiceError as error:
-            self._wrong(("service", key), str(error))
+            self._add_fault(("service", key), str(error))
 
     # Deliveries.
 
@@ -163,30 +167,36 @@ class _Reader:
         for variable, kind in self._environ.items():
             if variable.startswith(DELIVERY_PREFIX) and variable.endswith("_KIND"):
                 name = variable.removeprefix(DELIVERY_PREFIX).removesuffix("_KIND").lower().replace("_", "-")
-                names[next((known for known in names if _spelt(known) == _spelt(name)), name)] = kind
+                names[next((known for known in names if _in_variable(known) == _in_variable(name)), name)] = (
+                    kind
+                )
         if not names:
-            names = {kind.name: kind.name for kind in KINDS.values() if self._is_set(kind)}
+            names = {kind.name: kind.name for kind in KINDS.values() if self._is_configured(kind)}
         found: dict[str, Kind] = {}
         for name, kind in names.items():
             if kind in KINDS:
                 found[name] = KINDS[kind]
             else:
                 known = ", ".join(KINDS)
-                self._wrong(("delivery", name, "kind"), f"there is no kind {kind!r}; the kinds are: {known}")
+                self._add_fault(
+                    ("delivery", name, "kind"), f"there is no kind {kind!r}; the kinds are: {known}"
+                )
         return found
 
-    def _is_set(self, kind: Kind) -> bool:
+    def _is_configured(self, kind: Kind) -> bool:
         needed = [setting.variable for setting in kind.settings if setting.is_required]
         return bool(needed) and all(name is not None and self._environ.get(name) for name in needed)
 
     def _place(self, name: str, kind: Kind) -> Place | None:
         before = len(self.faults)
         table = self._table(("delivery", name))
-        known = [*_OF_DELIVERY]
+        known = [*_DELIVERY_KEYS]
         for setting in kind.settings:
             known += [f"{setting.name}_env", f"{setting.name}_file"] if setting.is_secret else [setting.name]
         plain = [setting.name for setting in kind.settings if setting.is_secret]
-        self._known(("delivery", name), {key: each for key, each in table.items() if key not in plain}, known)
+        self._check_keys(
+            ("delivery", name), {key: each for key, each in table.items() if key not in plain}, known
+        )
         values = {
             setting.name: value
             for setting in kind.settings
@@ -199,17 +209,17 @@ class _Reader:
         try:
             return Place(name, kind.make(values), deciders, facts is not False)
         except AskfirstError as error:
-            self._wrong(("delivery", name), str(error).removeprefix(f"{kind.name}: "))
+            self._add_fault(("delivery", name), str(error).removeprefix(f"{kind.name}: "))
             return None
 
     def _setting(self, name: str, setting: Setting, table: Mapping[str, Any]) -> Any:
         """A setting's value: from the delivery's own variable, else the file, else the kind's variable."""
         at = ("delivery", name, setting.name)
-        own = f"{DELIVERY_PREFIX}{_spelt(name)}_{setting.name.upper()}"
+        own = f"{DELIVERY_PREFIX}{_in_variable(name)}_{setting.name.upper()}"
         if setting.is_secret and setting.name in table:
-            self._wrong(
+            self._add_fault(
                 at,
-                f"{setting.name} is a secret and does not belong into this file: name a file with "
+                f"{setting.name} is a secret and does not belong in this file: name a file with "
                 f"{setting.name}_file or a variable with {setting.name}_env, or set {own}",
             )
             return None
@@ -217,15 +227,17 @@ class _Reader:
         if text is None and setting.is_secret:
             text = self._secret(at, setting, table)
         elif text is None and setting.name in table:
-            return self._typed(at, setting, table[setting.name])
+            return self._converted(at, setting, table[setting.name])
         if text is None and setting.variable is not None:
             text = self._environ.get(setting.variable)
         if text is not None:
-            return self._typed(at, setting, _split(text) if setting.type in ("texts", "secrets") else text)
+            return self._converted(
+                at, setting, _split(text) if setting.type in ("texts", "secrets") else text
+            )
         if setting.is_required and not any(f"{setting.name}_{by}" in table for by in ("env", "file")):
             how = f"{setting.name}_file, {setting.name}_env" if setting.is_secret else setting.name
             other = "" if setting.variable is None else f" or {setting.variable}"
-            self._wrong(("delivery", name), f"{setting.name} is missing: give {how}, or set {own}{other}")
+            self._add_fault(("delivery", name), f"{setting.name} is missing: give {how}, or set {own}{other}")
         return None
 
     def _secret(self, at: tuple[str, ...], setting: Setting, table: Mapping[str, Any]) -> str | None:
@@ -233,24 +245,26 @@ class _Reader:
         for by, named in (("env", variable), ("file", file)):
             if named is not None and (not isinstance(named, str) or not named):
                 what = "a variable" if by == "env" else "a file"
-                self._wrong((*at[:-1], f"{at[-1]}_{by}"), f"{setting.name}_{by} must be the name of {what}")
+                self._add_fault(
+                    (*at[:-1], f"{at[-1]}_{by}"), f"{setting.name}_{by} must be the name of {what}"
+                )
                 return None
         if isinstance(variable, str):
             if not (text := self._environ.get(variable)):
-                self._wrong((*at[:-1], f"{at[-1]}_env"), f"the variable {variable} is not set")
+                self._add_fault((*at[:-1], f"{at[-1]}_env"), f"the variable {variable} is not set")
             return text or None
         if isinstance(file, str):
             try:
                 return (self._folder / file).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 problem = f"the file {file} cannot be read: {type(error).__name__}"
-                self._wrong((*at[:-1], f"{at[-1]}_file"), problem)
+                self._add_fault((*at[:-1], f"{at[-1]}_file"), problem)
         return None
 
-    def _typed(self, at: tuple[str, ...], setting: Setting, value: Any) -> Any:
+    def _converted(self, at: tuple[str, ...], setting: Setting, value: Any) -> Any:
         made = _TYPES[setting.type](value)
         if made is None:
-            self._wrong(at, f"{setting.name} is {_WORDS[setting.type]}")
+            self._add_fault(at, f"{setting.name} must be {_TYPE_NAMES[setting.type]}")
         return made
 
     def _deciders(
@@ -258,7 +272,7 @@ class _Reader:
     ) -> dict[str, Decider]:
         at = ("delivery", name, "deciders")
         given: Any = table.get("deciders", {})
-        own = self._environ.get(f"{DELIVERY_PREFIX}{_spelt(name)}_DECIDERS")
+        own = self._environ.get(f"{DELIVERY_PREFIX}{_in_variable(name)}_DECIDERS")
         if own is not None:
             given = {
                 account: who
@@ -272,31 +286,33 @@ class _Reader:
         if not given:
             return {}
         if kind.platform is None:
-            self._wrong(
+            self._add_fault(
                 at, f"nobody can press a button in a delivery of kind {kind.name}: leave deciders out"
             )
             return {}
         if not isinstance(given, dict):
-            self._wrong(at, 'deciders are accounts and names, as in { "1001" = "Ada <ada@example.com>" }')
+            self._add_fault(
+                at, 'deciders must be accounts and names, as in { "1001" = "Ada <ada@example.com>" }'
+            )
             return {}
         found: dict[str, Decider] = {}
         for account, who in cast("dict[str, Any]", given).items():
-            if (problem := kind.account_problem(account.strip(), values)) is not None:
-                self._wrong((*at, account), problem)
+            if (problem := kind.account_fault(account.strip(), values)) is not None:
+                self._add_fault((*at, account), problem)
                 continue
             try:
                 found[f"{kind.platform}:{account.strip()}"] = Decider.read(
                     who if isinstance(who, str) else ""
                 )
             except ServiceError as error:
-                self._wrong((*at, account), str(error))
+                self._add_fault((*at, account), str(error))
         return found
 
     # The schedule.
 
     def _schedule(self, places: list[Place], has_faults: bool) -> Schedule:
         table = dict(self._table(("notify",)))
-        self._known(("notify",), table, NOTIFY_KEYS)
+        self._check_keys(("notify",), table, NOTIFY_KEYS)
         for key in NOTIFY_KEYS:
             if (text := self._environ.get(f"{NOTIFY_PREFIX}{key.upper()}")) is not None:
                 table[key] = [part.strip() for part in text.split(",")] if key in ("to", "remind") else text
@@ -315,7 +331,7 @@ class _Reader:
         try:
             known = Places(places)
         except ServiceError as error:
-            self._wrong(("delivery",), str(error))
+            self._add_fault(("delivery",), str(error))
             return
         for key, named in (
             ("to", schedule.to or ()),
@@ -325,19 +341,19 @@ class _Reader:
                 try:
                     known.at(place)
                 except AskfirstError as error:
-                    self._wrong(("notify", key), str(error))
+                    self._add_fault(("notify", key), str(error))
 
     def _texts(self, key: str, value: Any) -> list[str]:
-        made = _list(value)
+        made = _texts_in(value)
         if made is None:
-            self._wrong(("notify", key), f"{key} is a list of texts")
+            self._add_fault(("notify", key), f"{key} must be a list of texts")
         return made or []
 
     def _read(self, key: str, value: Any, read: Callable[[str], Any]) -> Any:
         try:
             return read(str(value))
         except ServiceError as error:
-            self._wrong(("notify", key), str(error))
+            self._add_fault(("notify", key), str(error))
             return None
 
     # Tables of the file, and the lines of their keys.
@@ -347,20 +363,22 @@ class _Reader:
         for part in at:
             found = cast("dict[str, Any]", found).get(part, {}) if isinstance(found, dict) else {}
         if not isinstance(found, dict):
-            self._wrong(at, f"{'.'.join(at)} is a table: write [{'.'.join(at)}] and its settings below")
+            self._add_fault(
+                at, f"{'.'.join(at)} must be a table: write [{'.'.join(at)}] and its settings below"
+            )
             return {}
         return cast("dict[str, Any]", found)
 
-    def _known(
+    def _check_keys(
         self, at: tuple[str, ...], table: Mapping[str, Any], known: list[str] | tuple[str, ...]
     ) -> None:
         for key in table:
             if key not in known:
                 near = get_close_matches(key, known, 1)
                 meant = f"; is {near[0]} meant?" if near else f"; there are: {', '.join(known)}"
-                self._wrong((*at, key), f"there is no setting {key!r} here{meant}")
+                self._add_fault((*at, key), f"there is no setting {key!r} here{meant}")
 
-    def _wrong(self, at: tuple[str, ...], problem: str) -> None:
+    def _add_fault(self, at: tuple[str, ...], problem: str) -> None:
         """Report a fault at the line of a key, or of the nearest table around it that the file has."""
         line = next((self._lines[at[:end]] for end in range(len(at), 0, -1) if at[:end] in self._lines), None)
         where = "" if line is not None or len(at) < 2 else f"{'.'.join(at[:2])}: "
@@ -386,7 +404,7 @@ def _path(text: str) -> tuple[str, ...]:
     return tuple(part.strip().strip("\"'") for part in re.findall(r"""\"[^"]*"|'[^']*'|[^.\s]+""", text))
 
 
-def _spelt(name: str) -> str:
+def _in_variable(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
@@ -401,7 +419,7 @@ def _seconds(text: str) -> float:
         raise ServiceError(f"{text!r} is not a duration: write 30m, 2h or 1d") from None
 
 
-def _list(value: Any) -> list[str] | None:
+def _texts_in(value: Any) -> list[str] | None:
     many = cast("list[Any]", value) if isinstance(value, list) else [value]
     return cast("list[str]", many) if all(isinstance(each, str) and each for each in many) else None
 
@@ -427,17 +445,17 @@ def _flag(value: Any) -> bool | None:
 
 def _check_port(port: int) -> None:
     if not 1 <= port <= 65_535:
-        raise ServiceError(f"port is 1 to 65535, not {port}")
+        raise ServiceError(f"port must be between 1 and 65535, not {port}")
 
 
 def _check_links(links: str) -> None:
     if links not in ("caller", "service"):
-        raise ServiceError(f"links is caller or service, not {links!r}")
+        raise ServiceError(f"links must be caller or service, not {links!r}")
 
 
 def _check_link_days(days: float) -> None:
     if not 0 < days <= MOST_LINK_DAYS:
-        raise ServiceError(f"link_days is more than 0 and at most {MOST_LINK_DAYS}, not {days:g}")
+        raise ServiceError(f"link_days must be more than 0 and at most {MOST_LINK_DAYS}, not {days:g}")
 
 
 _SERVICE_CHECKS: Mapping[str, Callable[[Any], object]] = {
@@ -450,17 +468,17 @@ _SERVICE_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "hold_seconds": checked_hold,
     "language": checked_language,
 }
-"""What an option of the service has to be, besides its type; each raises `ServiceError`."""
+"""Further checks of service options, besides their types; each raises `ServiceError`."""
 _TYPES: Mapping[str, Callable[[Any], Any]] = {
     "text": lambda value: value if isinstance(value, str) and value else None,
     "secret": lambda value: value or None,
-    "texts": _list,
-    "secrets": _list,
+    "texts": _texts_in,
+    "secrets": _texts_in,
     "number": _number,
     "amount": _amount,
     "flag": _flag,
 }
-_WORDS = {
+_TYPE_NAMES = {
     "text": "a text",
     "secret": "a text",
     "texts": "a text or a list of texts",

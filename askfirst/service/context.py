@@ -39,8 +39,8 @@ class Unauthorized(Exception):
     """A request without an API key, or with an unknown one."""
 
 
-class ShownKey(SecurityBase):
-    """Describes the API key for OpenAPI and checks nothing: the route authenticates with `own_case`."""
+class DocumentedApiKey(SecurityBase):
+    """Describes the API key for OpenAPI, and checks nothing: the route authenticates with `own_case`."""
 
     def __init__(self) -> None:
         self.model = HTTPBearerModel(description="A key of `askfirst keys create`")
@@ -51,7 +51,7 @@ class ShownKey(SecurityBase):
         return None
 
 
-class ApiKey(ShownKey):
+class ApiKey(DocumentedApiKey):
     """Authenticates the caller of a request."""
 
     async def __call__(self, request: Request) -> str:
@@ -69,7 +69,7 @@ async def own_case(service: Service, request: Request, case_id: str) -> tuple[Ca
     Authentication, ownership and the case are read in one statement, because polls are frequent. Raises
     `Unauthorized`, and `CaseNotFound` for an unknown case as well as for another caller's case.
     """
-    asked = await _asked(service, request, case_id)
+    asked = await _polled_case(service, request, case_id)
     if asked is None:
         raise Unauthorized
     request.state.key_id = asked.owner
@@ -78,7 +78,7 @@ async def own_case(service: Service, request: Request, case_id: str) -> tuple[Ca
     return case_of(asked.row), asked.times
 
 
-async def _asked(service: Service, request: Request, case_id: str) -> PolledCase | None:
+async def _polled_case(service: Service, request: Request, case_id: str) -> PolledCase | None:
     engine = service.cases.engine
     if service.authenticate is not None:
         owner = await service.authenticate(request)
@@ -113,7 +113,7 @@ def checked_reasons(given: Sequence[str]) -> tuple[str, ...]:
 
 
 Authenticate = Callable[[Request], Awaitable[str | None]]
-"""A function of the host: from a request to its caller's id of up to 255 characters; None refuses the request."""
+"""A function of the host that returns the caller's id, of up to 255 characters; None refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Settings:
     quick_reasons: tuple[str, ...] = ()
     """Reasons to reject that the page offers; empty for its own, in the reader's language."""
     language: str = "en"
-    """The language of readers who want none that the pages have, and of the tools' words in messages."""
+    """The language for readers who prefer none that the pages have, and of the tools' texts in messages."""
 
     @property
     def base_path(self) -> str:
@@ -203,5 +203,5 @@ async def service_of(request: Request) -> Service:
     return request.app.state.service
 
 
-The = Annotated[Service, Depends(service_of)]
+OpenService = Annotated[Service, Depends(service_of)]
 """The type of a route's ``service`` parameter: FastAPI passes the open service (dependency injection)."""

@@ -24,11 +24,12 @@ from askfirst.service.case import Case, case_of, lets_a_call_run, review_url
 from askfirst.service.cases import Cases
 from askfirst.service.context import Settings
 from askfirst.service.notices import ended_of, notice_of
+from askfirst.service.page_data import asker_name
 from askfirst.service.places import Places
 from askfirst.service.risk_patterns import RiskPatterns, shipped_patterns
 from askfirst.service.schedule import Schedule
 from askfirst.service.transitions import entry
-from askfirst.store import case_queues, deliveries, outcomes
+from askfirst.store import case_queues, deliveries
 from askfirst.store.case_rows import CaseRow, DeliveryRow, TokenRow
 from askfirst.store.deliveries import Taken
 from askfirst.store.rows import RequestRow
@@ -43,7 +44,7 @@ SECONDS = 90.0
 FIRST_PAUSE, LONGEST_PAUSE = 5_000, 900_000
 """The back-off after a failure, in milliseconds."""
 PERMANENT_PAUSE = 300_000
-"""The least back-off after a permanent failure, which a person has to fix first, in milliseconds."""
+"""The least back-off after a permanent failure, in milliseconds: a person has to remove its cause first."""
 UPDATE_TRIES = 100
 """How often an update of a message is attempted: for about a day. A message that asks is retried while its case is
 open."""
@@ -55,8 +56,8 @@ _SERVICE = "service"
 class Sender:
     """The sender of messages: the service's name, and the address of its pages; None if there are no pages.
 
-    ``patterns`` are the risk patterns: they raise the risk in a message as they do on the pages. ``language`` is that
-    of the tools' words, where they are given in several.
+    ``patterns`` are the risk patterns: they raise the risk in a message as they do on the pages. ``language`` chooses
+    among the tools' words that are given in several languages.
     """
 
     name: str
@@ -140,10 +141,10 @@ class DeliveryWorker:
     async def _plan(self) -> int:
         found = await self._cases.engine.read(partial(deliveries.unplanned, _PAGE))
         for case_id in found:
-            await finish(self._cases.engine.write(partial(deliveries.plan, case_id, self._rows)))
+            await finish(self._cases.engine.write(partial(deliveries.plan, case_id, self._planned_rows)))
         return len(found)
 
-    def _rows(self, row: CaseRow, request: RequestRow | None) -> list[DeliveryRow]:
+    def _planned_rows(self, row: CaseRow, request: RequestRow | None) -> list[DeliveryRow]:
         return self._schedule.rows(case_of(row, request), self._places.names, self._cases.now())
 
     async def _take(self, name: str) -> int:
@@ -156,7 +157,7 @@ class DeliveryWorker:
         )
         taken = await finish(self._cases.engine.write(take))
         for each in taken:
-            task = asyncio.create_task(self._make(each))
+            task = asyncio.create_task(self._attempt(each))
             self._under_way[task] = name
             task.add_done_callback(self._ended)
         return len(taken)
@@ -175,19 +176,19 @@ class DeliveryWorker:
 
     # One message.
 
-    async def _make(self, taken: Taken) -> None:
+    async def _attempt(self, taken: Taken) -> None:
         row = taken.row
         make = self._update if row.state in deliveries.UPDATES else self._send
         try:
             async with asyncio.timeout(SECONDS):
                 await make(taken, case_of(taken.case, taken.request))
         except DeliveryError as error:
-            await self._failed(row, error)
+            await self._store_failure(row, error)
         except (
             Exception
         ) as error:  # a bug in a delivery; the error's text may contain a secret, so it is not kept
             problem = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-            await self._failed(row, DeliveryError(row.place, problem))
+            await self._store_failure(row, DeliveryError(row.place, problem))
 
     async def _send(self, taken: Taken, case: Case) -> None:
         row, place = taken.row, self._places.at(taken.row.place)
@@ -204,18 +205,15 @@ class DeliveryWorker:
             with_facts=place.facts,
             patterns=self._sender.patterns,
             language=self._sender.language,
-            key_name=None if case.key_id is None else await self._key_name(case.key_id),
+            key_name=await asker_name(self._cases.engine, case),
             follows=_sent(row, taken.first) or await self._earlier_round(row, case),
         )
         sent = await place.delivery.send(notice)
         now = self._cases.now()
         where = json.dumps({"delivery": sent.delivery, "place": dict(sent.place)})
         act = entry(now, _SERVICE, "delivered", case, {"via": row.place, "kind": row.kind})
-        await self._note(row, partial(deliveries.sent, row, where, now, entry=act))
-        self._say(row, "sent")
-
-    async def _key_name(self, key_id: str) -> str | None:
-        return await self._cases.engine.read(partial(outcomes.key_name, key_id))
+        await self._store_change(row, partial(deliveries.sent, row, where, now, entry=act))
+        self._report(row, "sent")
 
     async def _earlier_round(self, row: DeliveryRow, case: Case) -> Sent | None:
         """The message about the previous round in the same place; None if there is none."""
@@ -228,19 +226,19 @@ class DeliveryWorker:
         row, place = taken.row, self._places.at(taken.row.place)
         sent = _sent(row, row.sent)
         if sent is not None:
-            ended = ended_of(case, await self._came_of(taken.case, case))
+            ended = ended_of(case, await self._outcome_sentence(taken.case, case))
             await place.delivery.update(sent, replace(ended, is_again=row.state == "again"))
-        await self._note(row, partial(deliveries.updated, row))
-        self._say(row, "updated")
+        await self._store_change(row, partial(deliveries.updated, row))
+        self._report(row, "updated")
 
-    async def _came_of(self, row: CaseRow, case: Case) -> str | None:
+    async def _outcome_sentence(self, row: CaseRow, case: Case) -> str | None:
         """A sentence if the approved call has run; None if it has not, or not yet."""
         if not lets_a_call_run(case):
             return None
         effect = await self._cases.engine.read(partial(case_queues.effect_of, row))
         return None if effect is None else "The call has run."
 
-    async def _failed(self, row: DeliveryRow, error: DeliveryError) -> None:
+    async def _store_failure(self, row: DeliveryRow, error: DeliveryError) -> None:
         now = self._cases.now()
         is_update = row.state in deliveries.UPDATES
         again: int | None = now + _pause(row.attempts, error)
@@ -249,15 +247,15 @@ class DeliveryWorker:
         level = logging.WARNING if row.attempts <= 1 else logging.DEBUG
         what = "update" if is_update else row.kind
         logger.log(level, "the %s message of case %s: %s; see askfirst deliveries", what, row.case_id, error)
-        await self._note(row, partial(deliveries.failed, row, str(error), again))
-        self._say(row, "failed")
+        await self._store_change(row, partial(deliveries.failed, row, str(error), again))
+        self._report(row, "failed")
 
-    async def _note(self, row: DeliveryRow, change: Callable[..., Any]) -> None:
+    async def _store_change(self, row: DeliveryRow, change: Callable[..., Any]) -> None:
         write_id = fresh_write_id()
         landed = partial(deliveries.noted, row.delivery_id, write_id)
         await finish(self._cases.engine.write(partial(change, write_id=write_id), landed))
 
-    def _say(self, row: DeliveryRow, outcome: str) -> None:
+    def _report(self, row: DeliveryRow, outcome: str) -> None:
         if self._on_outcome is not None:
             self._on_outcome(row.name, outcome)
 

@@ -1,4 +1,4 @@
-"""Egress: requests to URLs that callers named. The SSRF guard, and prefills of form fields."""
+"""Egress: HTTP requests to URLs that callers named, through a guard against SSRF; prefills of form fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from askfirst.service.pages import read_field
 
 
 URL_LENGTH = CALLBACK_URL_CHARACTERS
-_REACHED = re.compile(r"(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:[0-9]+)?)(/[^?#\s]*)?")
+_BASE_URL = re.compile(r"(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:[0-9]+)?)(/[^?#\s]*)?")
 _URL = re.compile(
     r"(?P<scheme>https?)://"
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
@@ -79,7 +79,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 def check_base_url(base_url: str) -> None:
     """Raise `ServiceError` for a text that cannot be the base URL of the service."""
-    if not _REACHED.fullmatch(base_url):
+    if not _BASE_URL.fullmatch(base_url):
         raise ServiceError(
             "base_url must be the address at which people reach the service, as in https://a.example (http only on "
             f"localhost or 127.0.0.1, as the protocol requires; without ? and #), not {base_url!r}"
@@ -87,7 +87,7 @@ def check_base_url(base_url: str) -> None:
 
 
 class Target(NamedTuple):
-    """The parsed URL of a callback. It is parsed once, so that no second parser can read it differently."""
+    """The parsed URL of a callback. It is parsed only once, because a second parser could read it differently."""
 
     scheme: str
     host: str
@@ -123,7 +123,7 @@ def check_callback_url(url: str, *, development: bool = False) -> Target:
     where = Target(scheme, host, port, target if target.startswith("/") else f"/{target}")
     if not 0 < port < 65536:
         raise InvalidCallbackUrl(f"there is no port {port}")
-    address = _literal(found["host"].lower())
+    address = _ip_address(found["host"].lower())
     if development and (host == "localhost" or (address is not None and is_loopback(address))):
         return where
     if scheme != "https":
@@ -159,7 +159,7 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
     return address.ipv4_mapped
 
 
-def _literal(host: str) -> IPv4Address | IPv6Address | None:
+def _ip_address(host: str) -> IPv4Address | IPv6Address | None:
     """The host as an IP address; None if it is a name. Raises `InvalidCallbackUrl` if it is neither."""
     if host.startswith("[") or _NUMBER.fullmatch(host.rpartition(".")[2]):
         # Only complete addresses are accepted: a resolver reads 0x7f.1 and 2130706433 as 127.0.0.1, and 010 as 8.
@@ -183,7 +183,7 @@ LOOK_UPS = 8
 """How many DNS look-ups may run at the same time."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A DNS look-up: from a host and a port to its IP addresses; raises ``OSError`` if there are none."""
+"""A DNS look-up of a host and a port: returns the IP addresses, or raises ``OSError`` if there are none."""
 
 
 class Reply(NamedTuple):
@@ -345,7 +345,7 @@ class Prefills:
         try:
             where = check_callback_url(str(field.default_ref), development=self._guard.development)
             reply = await self._guard.exchange("GET", where, headers, seconds=SECONDS, at_most=MOST_BYTES)
-            return field.key, _read(field, reply)
+            return field.key, _field_value(field, reply)
         except InvalidCallbackUrl as error:
             why = error.problem
         except ValueError as error:
@@ -356,7 +356,7 @@ class Prefills:
         return field.key, None
 
 
-def _read(field: FormField, reply: Reply) -> Any:
+def _field_value(field: FormField, reply: Reply) -> Any:
     """The value of a field from a response: a JSON value, a JSON object with the value as ``value``, or plain text.
 
     Raises ``ValueError`` for any other response; the error does not quote the value.

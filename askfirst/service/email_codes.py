@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import logging
 import secrets
+from collections.abc import Mapping
 from email.utils import make_msgid
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
+from askfirst.clock import HOUR, MINUTE
 from askfirst.concurrency import finish
 from askfirst.errors import EmailCodeRefused, ServiceError
 from askfirst.service.budgets import Spending
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases
+from askfirst.service.friction import changed_digest, edited_args
 from askfirst.service.notices import contents_of
+from askfirst.service.pages.edits import editable_of
+from askfirst.service.pages.subject import differ
 from askfirst.service.transitions import entry
 from askfirst.smtp import Mail, NotComposed, NotSent, SmtpServer, compose, masked_address
 from askfirst.store import case_access
@@ -25,7 +31,6 @@ from askfirst.store.case_access import CodeRow
 from askfirst.visible_text import visible
 
 logger = logging.getLogger("askfirst.service")
-SMTP_VARIABLE = "ASKFIRST_SMTP_URL"
 
 
 class Mailer(SmtpServer):
@@ -42,7 +47,7 @@ class Mailer(SmtpServer):
         except ValueError as error:
             raise ServiceError(f"smtp_url {error}") from None
 
-    def written(self, to: str, subject: str, text: str, *, domain: str) -> Mail | None:
+    def compose_mail(self, to: str, subject: str, text: str, *, domain: str) -> Mail | None:
         """Compose a mail; None, with a warning in the log, if that fails. ``domain`` is the service's domain."""
         try:
             message_id = make_msgid(domain=domain.encode("idna").decode())
@@ -64,10 +69,10 @@ class Mailer(SmtpServer):
 CODE_DIGITS = 6
 CODE_MINUTES = 10
 MOST_TRIES = 5
-"""How often codes may be tried against one stored code."""
+"""How many entered codes are compared with one stored code."""
 LONGEST_PROMPT = 300
-"""How many characters of the sentence are in the mail."""
-_HOUR = 3_600_000
+"""The most characters of the decision's sentence in the mail."""
+_MOST_CHANGES = 10
 _WRONG = "This is not the code that was sent. Look again, or have another sent."
 _TEXT = """\
 Your code is {code}
@@ -76,7 +81,7 @@ It can be used once within {minutes} minutes, for one decision at {domain}
 (case {case_id}):
 
     {sentence}
-
+{changes}
 Somebody who has the link to that case asked for the code. If that was not you,
 or you do not want this decided, give the code to nobody; without it nothing is.
 """
@@ -87,7 +92,7 @@ Sending = Literal["sent", "too_many", "not_sent"]
 class EmailCodes:
     """Sends codes to the addresses that a case names, and checks entered codes.
 
-    ``domain`` is the service's domain, ``language`` that of the sentence in the mail.
+    ``domain`` is the service's domain, ``language`` the language of the sentence in the mail.
     """
 
     def __init__(
@@ -99,11 +104,15 @@ class EmailCodes:
         self._spending = spending
         self._language = language
 
-    async def send(self, case: Case, place: int, wished_from: str | None = None) -> Sending:
+    async def send(
+        self, case: Case, place: int, data: Mapping[str, Any] | None = None, requested_from: str | None = None
+    ) -> Sending:
         """Send a new code to the case's address at index ``place``; earlier codes stay valid.
 
-        ``wished_from`` is the network address of the request. Raises `OverBudget` before the costly hash is computed.
+        If the answer's ``data`` changes arguments, the mail says so, and the code counts for these arguments alone.
+        ``requested_from`` is the client's network address. Raises `OverBudget` before the costly hash is computed.
         """
+        changed = changed_digest(data)
         address = (case.verify_email or ())[place]
         code, salt, now = (
             f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}",
@@ -115,44 +124,52 @@ class EmailCodes:
             case_id=case.case_id,
             domain=self._domain,
             minutes=CODE_MINUTES,
-            sentence=_shown(contents_of(case, self._domain, language=self._language).said),
+            sentence=_in_one_line(contents_of(case, self._domain, language=self._language).said),
+            changes=_changes(case, edited_args(data)),
         )
         host = urlsplit(f"//{self._domain}").hostname or "localhost"
-        mail = self._mailer.written(address, f"Your code for {self._domain}", text, domain=host)
+        mail = self._mailer.compose_mail(address, f"Your code for {self._domain}", text, domain=host)
         if mail is None:  # a mail that was never sent is neither counted nor recorded
             return "not_sent"
-        await self._spending.code(case, address, wished_from)
+        await self._spending.code(case, address, requested_from)
         row = CodeRow(
             case_id=case.case_id,
-            code_hash=await asyncio.to_thread(_hashed, case.case_id, salt, code),
+            code_hash=await asyncio.to_thread(_hashed, _subject(case.case_id, changed), salt, code),
             salt=salt,
             place=place,
             tries=0,
             sent_at=now,
-            expires_at=now + CODE_MINUTES * 60_000,
+            expires_at=now + CODE_MINUTES * MINUTE,
             used_at=None,
         )
         most = self._spending.budgets.codes_per_case
         audit = (entry(now, "reviewer", "code_sent", case, {"to": masked_address(address)}),)
-        keep = partial(case_access.keep_code, row, now - _HOUR, most, audit)
+        keep = partial(case_access.keep_code, row, now - HOUR, most, audit)
         if not await finish(self._cases.engine.write(keep)):
             return "too_many"
         sent = await self._mailer.send(mail, domain=host)
         return "sent" if sent else "not_sent"
 
-    async def check(self, case: Case, entered: str, tried_from: str | None = None) -> str:
-        """Use up a code, and return the address that it was sent to; raises `EmailCodeRefused`.
+    async def check(
+        self,
+        case: Case,
+        entered: str,
+        data: Mapping[str, Any] | None = None,
+        tried_from: str | None = None,
+    ) -> str:
+        """Use up a code for an answer's ``data``, and return the address that the code was sent to.
 
-        Raises `OverBudget` if too many codes were tried, before the costly hash is computed.
+        Raises `EmailCodeRefused`, also for a code that was sent for other changes of the arguments. Raises
+        `OverBudget` if too many codes were tried, before the costly hash is computed.
         """
-        code = read_code(case, entered)
+        code, changed = read_code(case, entered), changed_digest(data)
         await self._spending.code_try(case, tried_from)
         try_codes = partial(case_access.try_codes, case.case_id, self._now(), MOST_TRIES)
         known = await finish(self._cases.engine.write(try_codes))
         if not known:
             why = "There is no code that can be used now. Have a new one sent."
             raise EmailCodeRefused(case.case_id, "verification_failed", why)
-        matching = await asyncio.to_thread(_matching, known, code)
+        matching = await asyncio.to_thread(_matching, known, code, changed)
         for row in matching:
             if await finish(self._cases.engine.write(partial(case_access.use_code, row, self._now()))):
                 return (case.verify_email or ())[row.place]
@@ -174,22 +191,58 @@ def read_code(case: Case, entered: str) -> str:
     return code
 
 
-def _shown(prompt: str) -> str:
+def _in_one_line(prompt: str) -> str:
     """The prompt on one line, with its hidden characters made visible."""
     shown = visible(prompt)
     return shown if len(shown) <= LONGEST_PROMPT else f"{shown[:LONGEST_PROMPT]}… (more on the page)"
 
 
-def _matching(known: list[CodeRow], code: str) -> list[CodeRow]:
+def _changes(case: Case, edited: Any) -> str:
+    """The arguments that a person has changed, a line each; empty if they changed none."""
+    if not isinstance(edited, Mapping):
+        return ""
+    editable = editable_of(case)
+    values, secret = (editable.values, editable.secret_names) if editable else ({}, set[str]())
+    after = cast("Mapping[str, Any]", edited)
+    names = [name for name in {**values, **after} if name not in after or _differ(values, after, name)]
+    lines = [
+        f"    {_in_one_line(name)}: {_new_value(after, name, is_secret=name in secret)}"
+        for name in names[:_MOST_CHANGES]
+    ]
+    rest = [f"    and {len(names) - len(lines)} more (on the page)"] if len(names) > len(lines) else []
+    return "\n".join(["", "Changed, before it is decided, to:", "", *lines, *rest, ""]) if names else ""
+
+
+def _differ(values: Mapping[str, Any], after: Mapping[str, Any], name: str) -> bool:
+    return name not in values or differ({"": values[name]}, {"": after[name]})
+
+
+def _new_value(after: Mapping[str, Any], name: str, *, is_secret: bool) -> str:
+    if name not in after:
+        return "(left out)"
+    value = after[name]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "(hidden)" if is_secret else _in_one_line(text)
+
+
+def _matching(known: list[CodeRow], code: str, changed: str) -> list[CodeRow]:
     """The stored codes that equal the entered one. All of them are compared, each in constant time."""
-    found = [hmac.compare_digest(_hashed(row.case_id, row.salt, code), row.code_hash) for row in known]
+    found = [
+        hmac.compare_digest(_hashed(_subject(row.case_id, changed), row.salt, code), row.code_hash)
+        for row in known
+    ]
     return [row for row, same in zip(known, found, strict=True) if same]
 
 
-def _hashed(case_id: str, salt: str, code: str) -> str:
+def _subject(case_id: str, changed: str) -> str:
+    """What a code is for: a case, with the digest of the arguments if they were changed."""
+    return f"{case_id}\0{changed}" if changed else case_id
+
+
+def _hashed(subject: str, salt: str, code: str) -> str:
     """A slow hash (scrypt).
 
     There are only a million codes: with a fast hash, a reader of the database could try all.
     """
-    salted = f"{salt}\0{case_id}".encode()
+    salted = f"{salt}\0{subject}".encode()
     return hashlib.scrypt(code.encode(), salt=salted, n=2**14, r=8, p=1, dklen=32).hex()

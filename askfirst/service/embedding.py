@@ -37,7 +37,7 @@ from askfirst.protocol.wire import faults_of
 from askfirst.service.api import accepted, open_review
 from askfirst.service.case import review_url
 from askfirst.service.new_review import ReviewRequest
-from askfirst.service.problems import of_error, unauthorized
+from askfirst.service.problems import error_response, unauthorized_response
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def human_input_required(
     opened = service_in(service)
     owner = await opened.owner_of(request)
     if owner is None:
-        return unauthorized()
+        return unauthorized_response()
     try:
         asked = ReviewRequest(**review)
     except ValidationError as error:
@@ -77,7 +77,7 @@ async def human_input_required(
     try:
         body = await open_review(opened, owner, asked, idempotency_key)
     except ServiceError as error:
-        return of_error(error)
+        return error_response(error)
     return accepted(body if data is None else {**body, "data": data})
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from askfirst.digests import canonical_json
-from askfirst.errors import EmailCodeRefused, InlineRefused, InvalidReview
+from askfirst.errors import EmailCodeRefused, InlineRefused, InvalidMessage, InvalidReview
 from askfirst.limits import is_hold
 from askfirst.service.case import Case
 from askfirst.service.case_state import note_in
@@ -24,26 +24,26 @@ NOTES: Mapping[str, str] = {
     "selection": "note",
 }
 """The field of an answer's data with the person's note, by case type."""
-_CARRIED_NOTE = 5_000
-"""So many characters of a note does the second step, or the one with a code, send again."""
+_CARRIED_NOTE_LIMIT = 5_000
+"""The longest note that a further step (the second step, or the one with a code) can post again, in characters."""
 StepUpLack = Literal["mail", "address"]
 """Why no fresh code can be sent: the service has no mail server, or knows no address of the reader."""
-_LACKS: Mapping[StepUpLack, str] = {
+_LACK_SENTENCES: Mapping[StepUpLack, str] = {
     "mail": "This is critical: it takes a fresh code by e-mail, and this service cannot send e-mail. "
     "You can only reject it here. Tell whoever runs the service.",
     "address": "This is critical: it takes a fresh code by e-mail, and this service does not know your address. "
     "You can only reject it here. Tell whoever runs the service.",
 }
-"""The same in sentences: the catalogue has them as ``fault.stepup.mail`` and ``fault.stepup.address``."""
-_MENDS: Mapping[StepUpLack, str] = {
+"""A sentence for each. The catalogue has the same as ``fault.stepup.mail`` and ``fault.stepup.address``."""
+_LACK_CAUSES: Mapping[StepUpLack, str] = {
     "mail": "set ASKFIRST_SMTP_URL",
     "address": "its reader has no e-mail address from a login (identify), and the request names none (to)",
 }
-"""What the operator reads of it in the log."""
+"""The cause or remedy of each, for the operator's log."""
 
 
 def hold_of(case: Case, usual: float) -> float:
-    """For how many seconds a decision about a case is held: as the rule says that asks, else as is ``usual``."""
+    """How many seconds a decision is held: as the rule that asks sets it, otherwise ``usual``."""
     details: Mapping[str, Any] = (None if case.payload is None else case.payload.details) or {}
     given = details.get("hold_seconds")
     return float(given) if is_hold(given) else usual
@@ -56,20 +56,43 @@ def is_acting(case: Case, action: str, data: Mapping[str, Any] | None) -> bool:
     """
     if action == "edit":
         return "edits" in (data or {})
+    if case.type == "escalation":  # an agent may have choices of its own
+        return action not in ("skip", "abort")
     return action in ACTING.get(case.type, ("submit",))
 
 
 def confirm_value(case: Case, action: str, data: Mapping[str, Any] | None) -> str:
     """The value that the field ``confirmed`` must have: a digest of the case, what it shows, and the answer."""
     said = {name: value for name, value in (data or {}).items() if name not in NOTES.values()}
-    shown = canonical_json({"case": case.case_id, "digest": case.digest, "action": action, "data": said})
-    return hashlib.sha256(shown).hexdigest()
+    return _digest({"case": case.case_id, "digest": case.digest, "action": action, "data": said})
 
 
-def faults_of(
+def changed_digest(data: Mapping[str, Any] | None) -> str:
+    """The digest of the arguments that an answer brings in place of those that were shown; empty without any.
+
+    A code by e-mail counts for these arguments only: its mail says what they are.
+    """
+    edited = edited_args(data)
+    return "" if edited is None else _digest(edited)
+
+
+def edited_args(data: Mapping[str, Any] | None) -> Any:
+    """The arguments that an answer brings in place of those that were shown; None without any."""
+    said = data or {}
+    return said.get("edits", said.get("modified_params"))
+
+
+def _digest(value: Any) -> str:
+    try:
+        return hashlib.sha256(canonical_json(value)).hexdigest()
+    except InvalidMessage:
+        raise InvalidReview({"data": "has a value that JSON cannot hold"}) from None
+
+
+def second_step_faults(
     decision: Decision, case: Case, data: Mapping[str, Any] | None, *, unread: bool, looked: bool
 ) -> dict[str, str]:
-    """What is missing in the second step: sentences by field."""
+    """What is missing in a posted second step: sentences by field."""
     faults: dict[str, str] = {}
     friction = decision.friction
     if friction.reason and len((note_in(data or {}) or "").strip()) < LEAST_REASON:
@@ -82,9 +105,9 @@ def faults_of(
 
 
 def carry_faults(case: Case, data: Mapping[str, Any]) -> dict[str, str]:
-    """What is too long for a further step to send again: the note. Other long values are kept elsewhere."""
-    too_long = len(note_in(data) or "") > _CARRIED_NOTE
-    return {note_field(case): f"has at most {_CARRIED_NOTE} characters"} if too_long else {}
+    """The fault of a note that is too long for a further step. Other long values are stored in the draft."""
+    too_long = len(note_in(data) or "") > _CARRIED_NOTE_LIMIT
+    return {note_field(case): f"must have at most {_CARRIED_NOTE_LIMIT} characters"} if too_long else {}
 
 
 def note_field(case: Case) -> str:
@@ -95,7 +118,7 @@ def note_field(case: Case) -> str:
 def check_json(decision: Decision, case: Case, action: str, data: Mapping[str, Any] | None) -> None:
     """Raise `InvalidReview` for an acting decision that was sent as JSON and lacks the required reason."""
     if is_acting(case, action, data) and (
-        faults := faults_of(decision, case, data, unread=True, looked=True)
+        faults := second_step_faults(decision, case, data, unread=True, looked=True)
     ):
         raise InvalidReview({f"data.{name}": fault for name, fault in faults.items()})
 
@@ -126,7 +149,7 @@ def stepped_up(case: Case) -> Case:
 def step_up_lack(case: Case, *, can_mail: bool) -> StepUpLack | None:
     """Why this reader cannot approve a critical case at all; None if they can. For a case that `stepped_up` made.
 
-    Known before anything is pressed, so that nobody writes a reason, or waits for a code, in vain.
+    The page says so before anything is pressed, so that nobody writes a reason, or waits for a code, in vain.
     """
     if risk_of(case) != "critical" or case.is_final:
         return None
@@ -138,12 +161,12 @@ def step_up_lack(case: Case, *, can_mail: bool) -> StepUpLack | None:
 def step_up_faults(
     case: Case, action: str, data: Mapping[str, Any] | None, *, can_mail: bool
 ) -> dict[str, str]:
-    """The fault of a decision that acts and that this reader cannot make; the operator reads of it in the log."""
+    """The fault of an acting decision for which no fresh code can be sent. It is also logged for the operator."""
     lack = step_up_lack(case, can_mail=can_mail)
     if lack is None or not is_acting(case, action, data):
         return {}
-    logger.warning("case %s is critical, and no code can be sent: %s", case.case_id, _MENDS[lack])
-    return {"": _LACKS[lack]}
+    logger.warning("case %s is critical, and no code can be sent: %s", case.case_id, _LACK_CAUSES[lack])
+    return {"": _LACK_SENTENCES[lack]}
 
 
 def without_step_up(case: Case, action: str, data: Mapping[str, Any] | None) -> Case:
@@ -155,6 +178,6 @@ def without_step_up(case: Case, action: str, data: Mapping[str, Any] | None) -> 
         return case
     if is_acting(case, action, data):
         if not case.verify_email:  # fail closed
-            raise EmailCodeRefused(case.case_id, "verification_required", _LACKS["address"])
+            raise EmailCodeRefused(case.case_id, "verification_required", _LACK_SENTENCES["address"])
         return case
     return replace(case, verify_email=None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
-from askfirst.clock import to_milliseconds
+from askfirst.clock import DAY, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import CaseNotFound, InvalidDuration, LinkExpired, ServiceError
 from askfirst.limits import LINK_DAYS
@@ -27,7 +27,6 @@ from askfirst.store.engine import Engine
 
 LinkWay = Literal["caller", "service"]
 """Who delivers the link to the person: the caller who opened the case, or the service itself."""
-_DAY = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Terms:
 
     def link_end(self, begin: int) -> int:
         """When a link made at ``begin`` expires; both in milliseconds since 1970."""
-        return begin + round(self.link_days * _DAY)
+        return begin + round(self.link_days * DAY)
 
 
 def seconds_of(least_timeout: str | float | None) -> float:
@@ -108,8 +107,8 @@ class CaseLinks:
 
     # Tokens for the caller who opens a case.
 
-    def fresh(self, case: Case) -> list[TokenRow]:
-        """The rows of new tokens for the caller of a new case."""
+    def new_rows(self, case: Case) -> list[TokenRow]:
+        """The rows of the tokens for the caller who opens a case."""
         ends = self.terms.link_end(to_milliseconds(case.created_at))
         salts = [(scope, secrets.token_hex(16)) for scope in self.terms.scopes]
         return [
@@ -117,25 +116,25 @@ class CaseLinks:
             for scope, salt in salts
         ]
 
-    def handed(self, rows: Sequence[TokenRow]) -> dict[TokenScope, str]:
+    def tokens_of(self, rows: Sequence[TokenRow]) -> dict[TokenScope, str]:
         """The tokens of these rows, by scope."""
         return {
             cast(TokenScope, row.scope): self._token(row.case_id, row.scope, row.salt or "") for row in rows
         }
 
-    async def handed_again(self, case: Case, by: str) -> dict[TokenScope, str]:
-        """The tokens that the caller got with the first 202, without revoked ones."""
-        if not (fresh := self.fresh(case)):
+    async def reissued(self, case: Case, by: str) -> dict[TokenScope, str]:
+        """The tokens of the first 202, derived again for a repeated request, without revoked ones."""
+        if not (new_rows := self.new_rows(case)):
             return {}
         delivered = entry(self._now(), by, "delivered", case, {"via": "link"})
 
         def hashed(scope: str, salt: str) -> str:
             return self._hashed(case.case_id, scope, salt)
 
-        again = partial(case_store.token_again, fresh, hashed, [delivered])
+        again = partial(case_store.token_again, new_rows, hashed, [delivered])
         salts = await finish(self._engine.write(again))
-        rows = [token._replace(salt=salts[token.scope]) for token in fresh if token.scope in salts]
-        return self.handed(rows)
+        rows = [token._replace(salt=salts[token.scope]) for token in new_rows if token.scope in salts]
+        return self.tokens_of(rows)
 
     def _token(self, case_id: str, scope: str, salt: str) -> str:
         told = f"askfirst token\0{scope}\0{case_id}\0{salt}".encode()
@@ -165,7 +164,7 @@ class CaseLinks:
     async def issue(self, case: Case, scope: TokenScope, by: str, days: float | None) -> str:
         """Issue one more token. It is random and cannot be derived again."""
         now = self._now()
-        ends = self.terms.link_end(now) if days is None else now + round(days * 86_400_000)
+        ends = self.terms.link_end(now) if days is None else now + round(days * DAY)
         token = issue_token(scope)
         delivered = [entry(now, by, "delivered", case, {"via": "link"})] if scope == "review" else []
         row = TokenRow(case.case_id, hash_token(token), scope, None, ends)
@@ -180,16 +179,16 @@ class CaseLinks:
         """
         stored = await self._engine.read(partial(case_store.token_of_scope, case_id, scope))
         matches = [token_matches(token, scope, each) for each in [row.token_hash for row in stored] or [None]]
-        return await self._opened(case_id, stored, matches)
+        return await self._case_of_rows(case_id, stored, matches)
 
     async def case_of_pass(self, case_id: str, given: str) -> Case:
         """The case that a page may follow with its `page_pass`; raises as `case_of` does."""
         stored = await self._engine.read(partial(case_store.token_of_scope, case_id, "review"))
         hashes = [row.token_hash for row in stored] or [""]
         matches = [hmac.compare_digest(_pass_of(each).encode(), given.encode()) for each in hashes]
-        return await self._opened(case_id, stored, matches if stored else [False])
+        return await self._case_of_rows(case_id, stored, matches if stored else [False])
 
-    async def _opened(self, case_id: str, stored: Sequence[TokenRow], matches: Sequence[bool]) -> Case:
+    async def _case_of_rows(self, case_id: str, stored: Sequence[TokenRow], matches: Sequence[bool]) -> Case:
         shown = await self._engine.read(partial(case_store.shown, case_id)) if any(matches) else None
         if shown is None:
             raise CaseNotFound(case_id)
@@ -200,6 +199,10 @@ class CaseLinks:
         ):
             raise LinkExpired(case_id)
         return case
+
+    async def are_revoked(self, case_id: str) -> bool:
+        """Whether an operator has revoked links of a case. An older link then leads to no new one."""
+        return await self._engine.read(partial(case_store.has_revoked, case_id))
 
     async def revoke(self, case: Case, by: str) -> int:
         """Revoke every token of a case; returns how many there were."""

@@ -94,7 +94,7 @@ _Action = Annotated[str, StringConstraints(max_length=100)]
 _CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 
 
-def _checked(longest: int, given: Any) -> Wording:
+def _checked_wording(longest: int, given: Any) -> Wording:
     """A text, or one for each language, each of at most ``longest`` characters."""
     if faults := wording_faults("", given):
         raise ValueError(faults[0].strip())
@@ -103,20 +103,24 @@ def _checked(longest: int, given: Any) -> Wording:
     return given
 
 
-def _schema(longest: int) -> WithJsonSchema:
+def _wording_schema(longest: int) -> WithJsonSchema:
     text = {"type": "string", "minLength": 1, "maxLength": longest}
     tags = {"propertyNames": {"pattern": f"^{TAG}$"}, "minProperties": 1, "maxProperties": MOST_LANGUAGES}
     return WithJsonSchema({"anyOf": [text, {"type": "object", "additionalProperties": text, **tags}]})
 
 
-_Named = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 _LONGEST_UNDO = 500
 _Undo = Annotated[
-    str | dict[str, str], PlainValidator(partial(_checked, _LONGEST_UNDO)), _schema(_LONGEST_UNDO)
+    str | dict[str, str],
+    PlainValidator(partial(_checked_wording, _LONGEST_UNDO)),
+    _wording_schema(_LONGEST_UNDO),
 ]
-_Label = Annotated[str | dict[str, str], PlainValidator(partial(_checked, 100)), _schema(100)]
+_Label = Annotated[str | dict[str, str], PlainValidator(partial(_checked_wording, 100)), _wording_schema(100)]
 _Button = Annotated[
-    str | dict[str, str], PlainValidator(partial(_checked, LONGEST_BUTTON)), _schema(LONGEST_BUTTON)
+    str | dict[str, str],
+    PlainValidator(partial(_checked_wording, LONGEST_BUTTON)),
+    _wording_schema(LONGEST_BUTTON),
 ]
 
 
@@ -171,8 +175,8 @@ class ReviewRequest(BaseModel):
         _Address | Annotated[list[_Address], Field(min_length=1, max_length=limits.ADDRESSES)] | None
     ) = None
     labels: Annotated[dict[str, _Label], Field(max_length=limits.CONTEXT_FACTS)] | None = None
-    formats: Annotated[dict[str, _Named], Field(max_length=limits.CONTEXT_FACTS)] | None = None
-    important: Annotated[list[_Named], Field(max_length=limits.CONTEXT_FACTS)] | None = None
+    formats: Annotated[dict[str, _Name], Field(max_length=limits.CONTEXT_FACTS)] | None = None
+    important: Annotated[list[_Name], Field(max_length=limits.CONTEXT_FACTS)] | None = None
     risk: Risk | None = None
     consequences: Annotated[list[_Label], Field(max_length=8)] | None = None
     approve_label: _Button | None = None
@@ -185,7 +189,7 @@ class ReviewRequest(BaseModel):
 
     @field_validator("timeout")
     @classmethod
-    def _length(cls, timeout: str) -> str:
+    def _checked_timeout(cls, timeout: str) -> str:
         try:
             seconds = parse_duration(timeout)
         except InvalidDuration as error:
@@ -196,7 +200,7 @@ class ReviewRequest(BaseModel):
 
     @field_validator("reminder_at")
     @classmethod
-    def _moments(cls, given: datetime | list[datetime] | None) -> datetime | list[datetime] | None:
+    def _checked_reminders(cls, given: datetime | list[datetime] | None) -> datetime | list[datetime] | None:
         times = [] if given is None else given if isinstance(given, list) else [given]
         if not all(1971 <= each.year <= 9998 for each in times):
             raise ValueError("must be a time between the years 1971 and 9998")
@@ -204,7 +208,7 @@ class ReviewRequest(BaseModel):
 
     @field_validator("context")
     @classmethod
-    def _shown(cls, context: dict[str, Any]) -> dict[str, Any]:
+    def _checked_context(cls, context: dict[str, Any]) -> dict[str, Any]:
         too_much = context_fault(
             context
         )  # checked first: the limits also bound the number of faults found below
@@ -222,7 +226,7 @@ class ReviewRequest(BaseModel):
 
     @field_validator("verification_policy")
     @classmethod
-    def _policy(cls, policy: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _checked_policy(cls, policy: dict[str, Any] | None) -> dict[str, Any] | None:
         if policy is None:
             return None
         if count_values(policy, limits.POLICY_VALUES) > limits.POLICY_VALUES:
@@ -263,7 +267,7 @@ class ReviewRequest(BaseModel):
             self.reject_label,
         ]
         tags = languages_of(*spoken, *(link.title for link in self.links or ()))
-        return in_languages(_spoken(said, None), {tag: _spoken(said, tag) for tag in tags}) or None
+        return in_languages(_in_language(said, None), {tag: _in_language(said, tag) for tag in tags}) or None
 
     @property
     def seconds(self) -> int:
@@ -299,7 +303,7 @@ class ReviewRequest(BaseModel):
         return [action for action in self.inline_actions or () if action not in known]
 
 
-def _spoken(shown: JsonObject, tag: str | None) -> JsonObject:
+def _in_language(shown: JsonObject, tag: str | None) -> JsonObject:
     """The caller's fields in one language."""
     said: dict[str, Any] = dict(shown)
     for name in ("approve", "reject"):
@@ -317,7 +321,7 @@ def _spoken(shown: JsonObject, tag: str | None) -> JsonObject:
 def check_terms(review: ReviewRequest, terms: Terms) -> None:
     """Raise `InvalidReview` for a case that the operator's terms do not allow.
 
-    Also for labels, formats and important facts that the context does not have.
+    Also raised if labels, formats or important facts name a fact that the context does not have.
     """
     faults: dict[str, str] = {}
     if review.default_action == "approve" and not terms.allow_default_approve:
@@ -390,7 +394,7 @@ def _form_faults(form: Mapping[str, Any]) -> Iterator[str]:
 def hidden_fault(data: Any) -> str | None:
     """A sentence if a value has more hidden characters than a page can mark; otherwise None."""
     left = limits.HIDDEN_CHARACTERS
-    for text in _texts(data):
+    for text in _strings(data):
         if text.isascii() and text.isprintable():
             continue
         letters = set(text)
@@ -401,7 +405,7 @@ def hidden_fault(data: Any) -> str | None:
     return None
 
 
-def _texts(data: Any) -> Iterator[str]:
+def _strings(data: Any) -> Iterator[str]:
     waiting = [data]
     while waiting:
         each = waiting.pop()

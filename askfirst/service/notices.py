@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from askfirst.delivery.base import Button, Ended, Notice, NoticeKind, Sent
 from askfirst.delivery.contents import Contents
-from askfirst.display import LONGEST_VALUE, Risk, higher, value_text
+from askfirst.display import Risk, higher, shortened, value_text
 from askfirst.formats import ENGLISH, Style, formatted, style_for
 from askfirst.protocol import shown_digest
+from askfirst.service.answers import given_reason
 from askfirst.service.button_fields import answer_button, edit_button
 from askfirst.service.case import Case
 from askfirst.service.pages.decision import other_details, readable, reasons_of, risk_of, words_for
@@ -24,14 +25,14 @@ _ON_PAGE = "(the whole is on the page)"
 _NOT_FACTS = ("form", "items", "multiple", "required")
 _MOST_IMPORTANT = 3
 _HIDDEN = "hidden"
-"""What stands for a secret (the format ``secret``); never asterisks, whose number would tell its length."""
+"""Shown in place of a secret (format ``secret``). Asterisks would tell its length."""
 _BUTTONS: Mapping[str, tuple[Button, ...]] = {
     "approval": (Button("approve", "Approve"), Button("reject", "Reject")),
     "confirmation": (Button("confirm", "Confirm"), Button("cancel", "Cancel")),
     "escalation": (Button("retry", "Try again"), Button("skip", "Skip"), Button("abort", "Abort")),
 }
 """The decisions that one press can make, by case type. Other types are answered on the page or in a form."""
-_DONE = {
+_DECISIONS = {
     "approve": "Approved",
     "reject": "Rejected",
     "edit": "Sent back with changes",
@@ -61,11 +62,11 @@ _CONSEQUENCES = {
     "data": "It changes or gives away data.",
     "access": "It changes who has access.",
 }
-_TWICE = "Running it again may do it twice. Find out first whether it happened."
+_IN_DOUBT = "Running it again may do it twice. Find out first whether it happened."
 _NO_ANSWER = "If nobody answers by then, the agent is told that nobody did."
 
 
-def shown_of(case: Case) -> str:
+def message_digest(case: Case) -> str:
     """The digest of what a message about a case shows. A pressed button is bound to it (`Press.shown`)."""
     asked = None if case.payload is None else case.payload.shown_digest
     return case.digest or asked or shown_digest(type=case.type, prompt=case.prompt, context=case.context)
@@ -83,7 +84,7 @@ def contents_of(
 
     The labels, formats, risk and consequences are the trusted words of the case (`askfirst.display.Display.shown`).
     ``patterns`` raise the risk as they do on the page, by default those that are shipped. ``key_name`` is the name of
-    the API key that opened the case. ``language`` is that of the trusted words, where they are given in several.
+    the API key that opened the case. ``language`` chooses among words in several languages.
     """
     payload = case.payload
     display = words_for(case, language)
@@ -95,13 +96,13 @@ def contents_of(
         sentence=sentence if len(sentence) <= _LONGEST_VALUE else f"{sentence[:_LONGEST_VALUE]}… {_ON_PAGE}",
         is_quoted=is_quoted,
         case_type=case.type,
-        shown=shown_of(case),
-        asker=_asker(case, key_name or f"a caller of {service}"),
+        shown=message_digest(case),
+        asker=_asker(case, key_name, service),
         on_behalf=_text(details.get("principal")),
         facts=facts,
         important=_important(case, display, style),
         consequences=(
-            *((_TWICE,) if _is_in_doubt(case) else ()),
+            *((_IN_DOUBT,) if _is_in_doubt(case) else ()),
             *map(_consequence, _texts(display.get("consequences"))),
             *_undo(display),
         ),
@@ -162,8 +163,8 @@ def notice_of(
 ) -> Notice:
     """The message about an open case.
 
-    It has every fact if something can be approved in the message, or if there is no page (``link``). Otherwise it has
-    the most important facts. Without ``with_facts`` it has none, because the operator does not want any there.
+    It has every fact if the message can approve, or if there is no page (no ``link``). Otherwise it has the most
+    important facts. Without ``with_facts`` it has none: the operator wants no facts in that place.
     """
     contents = contents_of(case, service, patterns=patterns, key_name=key_name, language=language)
     if not with_facts:
@@ -194,12 +195,16 @@ def ended_of(case: Case, ran: str | None = None) -> Ended:
             .removeprefix("If nobody answers by then, ")
         )
         return Ended(case.case_id, "expired", f"Nobody decided in time: {told}")
+    if case.status == "cancelled" and case.declined_by is not None:
+        by, said = decided_by(case), given_reason(case)
+        text = f"Nobody answers this: {'declined' if by is None else f'{by} declined'}"
+        return Ended(case.case_id, "cancelled", f"{text}: {said}" if said else f"{text}.")
     if case.status == "cancelled":
         why = f": {case.reason}" if case.reason else "."
         return Ended(case.case_id, "cancelled", f"Nothing is left to decide, it was withdrawn{why}")
     action = _text((case.result or {}).get("action")) or ""
     by = decided_by(case)
-    done = _DONE.get(action, "Decided")
+    done = _DECISIONS.get(action, "Decided")
     more = "" if case.next_case_id is None else " Another round follows."
     text = f"{done} by {by}.{more}" if by else f"{done}.{more}"
     return Ended(case.case_id, "completed", text, action, by, ran)
@@ -207,7 +212,7 @@ def ended_of(case: Case, ran: str | None = None) -> Ended:
 
 def decided_by(case: Case) -> str | None:
     """Who decided, in a line: the verified person, or a claimed name with "(unverified)"; None if unknown."""
-    for said, mark in ((case.responded_by, ""), (case.claimed_by, " (unverified)")):
+    for said, mark in ((case.responded_by or case.declined_by, ""), (case.claimed_by, " (unverified)")):
         who = _text((said or {}).get("name")) or _text((said or {}).get("email"))
         if who or (said and (who := _text(said.get("account")))):
             return f"{who}{mark}"
@@ -219,11 +224,11 @@ def _reason(case: Case, language: str | None) -> str | None:
     return next((text for text, _ in reasons_of(case, language) if text is not None), None)
 
 
-def _asker(case: Case, caller: str) -> str:
+def _asker(case: Case, name: str | None, service: str) -> str:
     path = [] if case.request is None else case.request.agents
     if path:
         return " / ".join(path)
-    return "an agent" if case.key_id is None else caller
+    return name or ("an agent" if case.key_id is None else f"a caller of {service}")
 
 
 def _silence(case: Case) -> str:
@@ -285,12 +290,11 @@ def _important(case: Case, display: Mapping[str, Any], style: Style) -> tuple[tu
 
 
 def _line(text: str) -> str:
-    said = visible(" ".join(text.split()))
-    return said if len(said) <= LONGEST_VALUE else f"{said[: LONGEST_VALUE - 1]}…"
+    return shortened(visible(" ".join(text.split())))
 
 
 def _said(case: Case) -> dict[str, Any]:
-    """The facts of a case without a call, as the asker gave them."""
+    """The asker's facts of a case without a call."""
     said = {name: value for name, value in case.context.items() if name not in _NOT_FACTS}
     return said if case.payload is None else said | other_details(case.payload)
 

@@ -37,8 +37,8 @@ from askfirst.service.case import Case
 logger = logging.getLogger("askfirst.service.requests")
 
 _PATH_LENGTH = 300
-_TELLTALE = ("httpx2", "httpcore2", "uvicorn.access")
-"""Loggers that write whole URLs. They are silenced, because a URL may contain a token."""
+_URL_LOGGERS = ("httpx2", "httpcore2", "uvicorn.access")
+"""Loggers that write whole URLs, which may contain tokens. Below warnings they are silenced."""
 _QUERY = re.compile(r"[?&;=#].*", re.DOTALL)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43,}")
 
@@ -119,7 +119,7 @@ def configure_logging(stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
-    for name in _TELLTALE:
+    for name in _URL_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
@@ -160,18 +160,18 @@ class Metrics:
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
 
-        def observed(options: object) -> Iterable[Any]:
+        def open_cases(options: object) -> Iterable[Any]:
             return [otel.Observation(self.open_cases)]
 
-        def undone(options: object) -> Iterable[Any]:
+        def continuations_by_state(options: object) -> Iterable[Any]:
             return [otel.Observation(count, {"state": state}) for state, count in self.continuations.items()]
 
         meter.create_observable_gauge(
-            "askfirst.service.open_cases", callbacks=[observed], description="Cases that are open"
+            "askfirst.service.open_cases", callbacks=[open_cases], description="Cases that are open"
         )
         meter.create_observable_gauge(
             "askfirst.service.continuations",
-            callbacks=[undone],
+            callbacks=[continuations_by_state],
             description="Threads that were answered and have not gone on",
         )
 
@@ -191,7 +191,7 @@ class Metrics:
         if self._notices is not None:
             self._notices.add(1)
 
-    def told(self, delivery: str, outcome: str) -> None:
+    def message_attempted(self, delivery: str, outcome: str) -> None:
         """Count an attempt to send or update a message."""
         if self._messages is not None:
             self._messages.add(1, {"delivery": delivery, "outcome": outcome})

@@ -1,8 +1,9 @@
-"""What the page of a case shows, read from the store: the decision, its outcome, earlier steps and rounds."""
+"""What the page of a case shows, read from the store: the decision, what follows it, earlier steps and rounds."""
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,22 +13,32 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from askfirst.clock import seconds
-from askfirst.display import MOST_STEPS
+from askfirst.display import MOST_STEPS, step_args
 from askfirst.errors import CaseNotFound, InvalidMessage, StoreError
 from askfirst.formats import ENGLISH, Style
-from askfirst.messages import AssistantMessage, Message, ToolResultMessage, decode, text_of
+from askfirst.messages import AssistantMessage, JsonObject, Message, ToolResultMessage, decode, text_of
 from askfirst.service.case import Case, case_of
-from askfirst.service.case_state import Outcome, Previous, Step, Trail, case_state_of, note_in
+from askfirst.service.case_state import (
+    GoingOn,
+    GoingOnState,
+    Outcome,
+    Previous,
+    Step,
+    Trail,
+    case_state_of,
+    note_in,
+)
 from askfirst.service.cases import Cases
-from askfirst.service.continuation import GoingOn, going_on
 from askfirst.service.friction import confirm_value, hold_of, step_up_lack
 from askfirst.service.pages.decision import ACTING, Decision, decision_of, values_of
 from askfirst.service.pages.row import ALL, View
 from askfirst.service.pages.sight import Second, Sight
-from askfirst.service.worker_threads import apart
-from askfirst.store import audit_chain, outcomes
+from askfirst.service.transitions import AGENT
+from askfirst.service.worker_threads import run_by_size
+from askfirst.store import audit_chain, continuations, outcomes
 from askfirst.store import cases as case_store
 from askfirst.store.engine import Engine
+from askfirst.store.rows import ContinuationRow, decode_text
 
 if TYPE_CHECKING:
     from askfirst.service.context import Service  # loads FastAPI, which `askfirst show` does not need
@@ -38,6 +49,8 @@ _STEP_CHARACTERS = 400
 _READ = 40
 """How many of a thread's last messages are read."""
 _RUNS = ("approve", "retry")
+_ERROR_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_SOME_ERROR = "an error"
 
 
 async def decision_for(
@@ -49,9 +62,7 @@ async def decision_for(
     view: View = ALL,
 ) -> Decision:
     """The `Decision` of a case, with the service's risk patterns and the name of the caller's API key."""
-    name = None
-    if case.key_id is not None:
-        name = await service.cases.engine.read(partial(outcomes.key_name, case.key_id))
+    name = await asker_name(service.cases.engine, case)
     begun_at = await begun_of(service.cases.engine, case)
     make = partial(
         decision_of,
@@ -62,7 +73,17 @@ async def decision_for(
         style=style,
         view=view,
     )
-    return await apart(case.size, make, case)
+    return await run_by_size(case.size, make, case)
+
+
+async def asker_name(engine: Engine, case: Case) -> str | None:
+    """The name of the API key that opened a case. Of a request that does not name its agents, as those of earlier
+    versions: the agent of its thread."""
+    if case.key_id is not None:
+        return await engine.read(partial(outcomes.key_name, case.key_id))
+    if case.thread_id is None or (case.request is not None and case.request.agents):
+        return None
+    return await engine.read(partial(outcomes.agent_id, case.thread_id))
 
 
 async def sight_of(
@@ -104,6 +125,34 @@ async def sight_of(
     )
 
 
+# The continuation of a case: whether its thread was resumed.
+
+
+async def going_on(engine: Engine, case: Case) -> GoingOn | None:
+    """The continuation of an ended case; None if the case is open, or no resumer is registered for its thread."""
+    if not case.is_final or case.thread_id is None:
+        return None
+    row = await engine.read(partial(continuations.of_case, case.case_id))
+    return None if row is None else _going_on(row)
+
+
+def _going_on(row: ContinuationRow) -> GoingOn:
+    failed = row.state == "failed"
+    return GoingOn(
+        state=cast(GoingOnState, row.state),
+        attempts=row.attempts,
+        error=_type_of(decode_text(row.error)) if failed else None,
+        next_at=seconds(row.due_at) if failed and row.due_at is not None else None,
+        updated_at=seconds(row.updated_at),
+    )
+
+
+def _type_of(error: str | None) -> str:
+    """The exception type that an error's text begins with."""
+    name = (error or "").partition(":")[0]
+    return name if _ERROR_TYPE.fullmatch(name) else _SOME_ERROR
+
+
 # The outcome of a call.
 
 
@@ -115,7 +164,7 @@ async def outcome_of(engine: Engine, case: Case, goes_on: GoingOn | None) -> Out
         return None
     since = case.ended_at or case.created_at
     found = await engine.read(partial(outcomes.effect, case.thread_id, call.tool_call_id))
-    if found is None or found.attempt <= _doubted(case):
+    if found is None or found.attempt <= _attempt_in_doubt(case):
         failed = goes_on is not None and goes_on.state == "failed"
         running = goes_on is not None and goes_on.state == "running"
         if failed and goes_on is not None:
@@ -135,7 +184,7 @@ async def begun_of(engine: Engine, case: Case) -> float | None:
     return None if found is None else seconds(found.started_at)
 
 
-def _doubted(case: Case) -> int:
+def _attempt_in_doubt(case: Case) -> int:
     """The number of the attempt that is in doubt; 0 if the case is not about a call in doubt."""
     payload = case.payload
     attempt = (
@@ -193,39 +242,52 @@ async def steps_before(engine: Engine, case: Case) -> tuple[Step, ...]:
     handed: Any = None if payload is None else payload.words.get("before")
     if isinstance(handed, list):
         given = [cast("dict[str, Any]", it) for it in cast("list[Any]", handed) if isinstance(it, dict)]
-        return tuple(
-            Step(str(it.get("who", "agent")), _cut(str(it.get("text", "")))) for it in given[-MOST_STEPS:]
-        )
-    call = None if payload is None else payload.call
-    if call is None or case.thread_id is None:
+        return tuple(map(_handed, given[-MOST_STEPS:]))
+    if payload is None or case.thread_id is None or case.is_final:
         return ()
-    return _steps(await _messages(engine, case.thread_id), call.tool_call_id)
+    messages = await _messages(engine, case.thread_id)
+    if payload.call is not None:
+        return _steps(messages, payload.call.tool_call_id)
+    return _steps(messages, _waiting_call(messages))
 
 
-def _steps(messages: Sequence[Message], call_id: str) -> tuple[Step, ...]:
+def _has_call(message: Message, call_id: str | None) -> bool:
+    return isinstance(message, AssistantMessage) and any(it.id == call_id for it in message.tool_calls)
+
+
+def _handed(step: Mapping[str, Any]) -> Step:
+    tool = step.get("tool")
+    name = tool if isinstance(tool, str) and tool else None
+    text = _cut(str(step.get("text", "")))
+    return Step(str(step.get("who", "agent")), text, name, is_error=step.get("failed") is True)
+
+
+def _waiting_call(messages: Sequence[Message]) -> str | None:
+    """The first call without a result, such as the one that asks; None if every call has one."""
+    resolved = {it.tool_call_id for it in messages if isinstance(it, ToolResultMessage)}
+    calls = [call.id for it in messages if isinstance(it, AssistantMessage) for call in it.tool_calls]
+    return next((it for it in calls if it not in resolved), None)
+
+
+def _steps(messages: Sequence[Message], call_id: str | None) -> tuple[Step, ...]:
+    """The steps before the last call of an id, which may have been used before; before now, without one."""
     found: list[Step] = []
+    asking = next((it for it in reversed(messages) if _has_call(it, call_id)), None)
     for message in messages:
         if isinstance(message, AssistantMessage):
-            if any(it.id == call_id for it in message.tool_calls):
-                return tuple(found[-MOST_STEPS:])
-            if text := text_of(message.content).strip():
+            text, calls = text_of(message.content).strip(), message.tool_calls
+            if text:
                 found.append(Step("agent", _cut(text)))
-            found += [Step("agent", _cut(_written(it.args)), it.name) for it in message.tool_calls]
+            if message is asking:
+                return tuple(found[-MOST_STEPS:])
+            found += [Step("agent", _cut(step_args(it.args)), it.name) for it in calls]
         elif isinstance(message, ToolResultMessage):
             text = _cut(_result_text(message))
             found.append(Step("tool", text, message.tool_name, is_error=message.is_error))
         else:
             found.append(Step("person", _cut(text_of(message.content))))
-    return ()  # the call is not among the messages that were read
-
-
-def _written(args: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {_short(value)}" for name, value in list(args.items())[:10])
-
-
-def _short(value: Any) -> str:
-    text = value[:100] if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text[:100]
+    # Without a call to look for, all are before now. A call may not be among the messages that were read.
+    return tuple(found[-MOST_STEPS:]) if call_id is None else ()
 
 
 def _cut(text: str) -> str:
@@ -235,14 +297,14 @@ def _cut(text: str) -> str:
 # The audit trail.
 
 
-_ENDS = ("case.answered", "case.cancelled", "case.expired", "case.completed")
+_FINAL_ACTS = ("case.answered", "case.cancelled", "case.expired", "case.completed")
 
 
 async def trail_of(engine: Engine, case: Case) -> Trail:
     """What the audit trail says of a case: how it was decided, in which row, and what was undone before."""
     rows = await engine.read(partial(audit_chain.of_subjects, [case.case_id]))
     undone = tuple(seconds(row.at) for row in rows if row.act == "case.undone")
-    held_or_ended = [row for row in rows if row.act in (*_ENDS, "case.held")]
+    held_or_ended = [row for row in rows if row.act in (*_FINAL_ACTS, "case.held")]
     if not held_or_ended:
         return Trail(undone_at=undone)
     last = held_or_ended[-1]
@@ -251,12 +313,16 @@ async def trail_of(engine: Engine, case: Case) -> Trail:
     except ValueError:  # altered: `askfirst audit verify` reports it
         detail = {}
     known_by, via = detail.get("known_by"), detail.get("via")
+    actor = decode_text(last.actor)
+    is_askers = actor in (AGENT, case.key_id)
     return Trail(
         known_by if isinstance(known_by, str) else None,
         via if isinstance(via, str) else None,
         last.seq,
         last.hash,
         undone,
+        None if is_askers else actor,
+        is_askers,
     )
 
 
@@ -285,11 +351,17 @@ async def previous_of(cases: Cases, case: Case) -> Previous | None:
         note_in(dict(result.get("data") or {})),
         None if by is None else str(by),
         before.ended_at,
-        await _number_of(cases, before),
+        await _round_number(cases, before),
+        is_yours=_is_of(case.reader, known),
     )
 
 
-async def _number_of(cases: Cases, case: Case, most: int = 50) -> int:
+def _is_of(login: JsonObject | None, known: JsonObject) -> bool:
+    email, own = known.get("email"), (login or {}).get("email")
+    return bool(email and own) and str(email).lower() == str(own).lower()
+
+
+async def _round_number(cases: Cases, case: Case, most: int = 50) -> int:
     """Which try a case is, counted from 1, as far back as its earlier rounds can be read."""
     number = 1
     while case.previous_case_id is not None and number < most:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from askfirst.service.email_codes import EmailCodes
 
 REVIEWER = "reviewer"
-"""The actor in the audit trail for a person of whom only the link is known."""
+"""The actor in the audit trail for an unverified person with a link."""
 SUBMIT_TOKEN = "submit token"  # noqa: S105  (a name)
-"""The actor in the audit trail for a caller of whom only the submit token is known."""
+"""The actor in the audit trail for an unverified caller with a submit token."""
 logger = logging.getLogger("askfirst.service")
 
 Surface = Literal["page", "inline", "messenger", "terminal"]
@@ -74,8 +74,8 @@ class Respondent:
     """The account that a messenger has verified."""
 
     @classmethod
-    def kept(cls, said: Mapping[str, Any]) -> Respondent:
-        """The respondent of a held decision, from the dictionary that ``dataclasses.asdict`` made."""
+    def from_dict(cls, said: Mapping[str, Any]) -> Respondent:
+        """The respondent of a held decision, from the dictionary that ``dataclasses.asdict`` made of it."""
         return cls(**said)
 
     @property
@@ -102,7 +102,7 @@ class Respondent:
         return name or account or (None if self.known_by else self.by)
 
     @property
-    def told(self) -> JsonObject:
+    def audit_details(self) -> JsonObject:
         """The details for the audit row: how the person answered, how they were verified, and their claim."""
         said: JsonObject = {"via": self.via}
         if self.known_by is not None:
@@ -150,13 +150,20 @@ async def check_authorized(authorize: Authorize | None, who: Respondent, case: C
 MOST_CHARACTERS = 255
 
 Identify = Callable[[Request], Awaitable[Mapping[str, str] | None]]
-"""A function of the host: from a request to the ``name`` and ``email`` of the person who is signed in, or None."""
+"""A function of the host that returns the ``name`` and ``email`` of the person who is signed in, or None."""
 
 
 async def respondent(
-    case: Case, request: Request, identify: Identify | None, codes: EmailCodes | None, email_code: str
+    case: Case,
+    request: Request,
+    identify: Identify | None,
+    codes: EmailCodes | None,
+    email_code: str,
+    data: Mapping[str, Any] | None = None,
 ) -> Respondent:
     """The person who answers on the page, identified by the host's login or by an e-mail code, by nothing else.
+
+    ``data`` is that of the answer: a code counts for the arguments that it was sent for.
 
     Raises `NotIdentified` and `EmailCodeRefused`. Check the answer before: this call uses up the code.
     """
@@ -166,12 +173,16 @@ async def respondent(
         if codes is None:
             why = "This service cannot send e-mail just now. Tell its operator."
             raise EmailCodeRefused(case.case_id, "verification_failed", why)
-        email = await codes.check(case, email_code, address_of(request))
+        email = await codes.check(case, email_code, data, address_of(request))
         # A person may pass a code on, so the login's name is kept only if its address is the code's address.
         same = login is not None and str(login.get("email", "")).lower() == email.lower()
         login, known_by = {**(login or {} if same else {}), "email": email}, "email_code"
     return Respondent(
-        by=_named(login), via="web", responded_by=login, context={"mode": "browser_submit"}, known_by=known_by
+        by=_name_in(login),
+        via="web",
+        responded_by=login,
+        context={"mode": "browser_submit"},
+        known_by=known_by,
     )
 
 
@@ -193,7 +204,7 @@ async def messenger_user(
     if user.display_name:
         claimed["name"] = user.display_name[:MOST_CHARACTERS]
     return Respondent(
-        by=_named(login),
+        by=_name_in(login),
         via=via,
         responded_by=login,
         context={"mode": "inline_submit", "submitted_via": via, "submitted_by": user.wire()},
@@ -203,7 +214,7 @@ async def messenger_user(
     )
 
 
-def _named(login: JsonObject | None) -> str | None:
+def _name_in(login: JsonObject | None) -> str | None:
     return None if login is None else str(login.get("email") or login.get("name"))
 
 
@@ -216,19 +227,19 @@ async def login_of(case: Case, request: Request, identify: Identify | None) -> J
         return None
     try:
         given = await identify(request)
-        return None if given is None else _checked(given)
+        return None if given is None else _checked_login(given)
     except Exception as error:
         logger.error("identify failed for %s: %s", case.case_id, type(error).__name__)
         raise NotIdentified(case.case_id) from error
 
 
-def _checked(given: Mapping[str, str]) -> JsonObject:
+def _checked_login(given: Mapping[str, str]) -> JsonObject:
     """The ``name`` and ``email`` of a login, validated; raises `ValueError`."""
     said = RespondedBy.read(dict(given)).wire()
-    if not said or not all(_fits(str(text)) for text in said.values()):
+    if not said or not all(_is_valid_text(str(text)) for text in said.values()):
         raise ValueError(f"a name or an address must have 1 to {MOST_CHARACTERS} printable characters")
     return said
 
 
-def _fits(text: str) -> bool:
+def _is_valid_text(text: str) -> bool:
     return 0 < len(text) <= MOST_CHARACTERS and text.isprintable() and text == text.strip()

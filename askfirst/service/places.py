@@ -58,7 +58,7 @@ class Place:
         """Raise `ServiceError` for an invalid name: it must be different from an address."""
         if _NAME.fullmatch(self.name.partition(":")[0]) is None:
             raise ServiceError(
-                f"{self.name!r} cannot name a delivery: small letters, digits, - and _, such as mail or ops-chat"
+                f"{self.name!r} cannot name a delivery: use small letters, digits, - and _, as in mail or ops-chat"
             )
 
     @property
@@ -137,7 +137,9 @@ class Places:
             return known
         if address not in self._targets:
             if not isinstance(known.delivery, AddressedDelivery):
-                raise DeliveryError(name, f"cannot be sent to {target!r}: it has one address", permanent=True)
+                raise DeliveryError(
+                    name, f"cannot be sent to {target!r}: its address is fixed", permanent=True
+                )
             self._targets[address] = replace(known, name=address, delivery=known.delivery.to(target))
         return self._targets[address]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from askfirst.delivery.base import Press, PressAnswer
+from askfirst.delivery.base import CLOSED, Press, PressAnswer
 from askfirst.errors import (
     CaseClosed,
     CaseExpired,
@@ -14,11 +14,10 @@ from askfirst.errors import (
     NotAuthorized,
 )
 from askfirst.service.cases import Cases
-from askfirst.service.notices import ended_of, shown_of
+from askfirst.service.notices import ended_of, message_digest
 from askfirst.service.places import Place
 
 logger = logging.getLogger("askfirst.service")
-GONE = "This is decided already, or its time is up."
 CHANGED = "What is asked has changed since this message. Open the page."
 ON_PAGE = "This can only be decided on the page."
 
@@ -39,10 +38,10 @@ class Presses:
         try:
             case = await self._cases.get(press.case_id)
         except CaseNotFound:
-            return PressAnswer("closed", GONE)
+            return PressAnswer("closed", CLOSED)
         if case.is_final:
             return PressAnswer("closed", ended_of(case).text)
-        if press.shown != shown_of(case):
+        if press.shown != message_digest(case):
             return PressAnswer("to_page", CHANGED)
         who = place.respondent(press)
         try:
@@ -55,7 +54,7 @@ class Presses:
         except InlineRefused as error:
             return PressAnswer("to_page", str(error))
         except (CaseClosed, CaseExpired, CaseNotFound):
-            return PressAnswer("closed", GONE)
+            return PressAnswer("closed", CLOSED)
         except InvalidReview as error:
             return PressAnswer("to_page", f"This answer does not fit: {error}")
         return PressAnswer("done", ended_of(done).text)

@@ -37,10 +37,10 @@ from askfirst.service.pages import (
 )
 from askfirst.service.pages.reader import SCHEMES
 
-_AWAY = {"Retry-After": "5"}
+_RETRY_SOON = {"Retry-After": "5"}
 SCHEME_COOKIE = "askfirst_scheme"
 """The colour scheme that a reader chose: ``light`` or ``dark``."""
-_LINK_HOLDERS: Mapping[type[ServiceError], tuple[int, str]] = {
+_LINK_ERRORS: Mapping[type[ServiceError], tuple[int, str]] = {
     NotIdentified: (403, "not_identified"),
     NotAuthorized: (403, "not_authorized"),
     LinkExpired: (410, "link_expired"),
@@ -55,13 +55,13 @@ def problem(
     return JSONResponse(body, status, {"Cache-Control": "no-store", **(headers or {})})
 
 
-def unauthorized() -> Response:
+def unauthorized_response() -> Response:
     """The response to a caller without a valid API key."""
     said = "A known API key is needed: Authorization: Bearer ..."
     return problem(401, "invalid_api_key", said, {"WWW-Authenticate": "Bearer"})
 
 
-def of_error(error: ServiceError | StoreError) -> Response:
+def error_response(error: ServiceError | StoreError) -> Response:
     """The response for an error."""
     said = str(error)
     if isinstance(error, OverBudget):
@@ -79,11 +79,11 @@ def of_error(error: ServiceError | StoreError) -> Response:
         case InvalidReview():
             return problem(422, "invalid_request", said, faults=error.faults)
         case NotIdentified() | NotAuthorized() | LinkExpired():
-            return problem(*_LINK_HOLDERS[type(error)], said)
+            return problem(*_LINK_ERRORS[type(error)], said)
         case InlineRefused() | EmailCodeRefused():
             return problem(403, error.code, said, case_id=error.case_id)
         case StoreError():
-            return problem(503, "unavailable", "The store cannot be reached just now.", _AWAY)
+            return problem(503, "unavailable", "The store cannot be reached just now.", _RETRY_SOON)
         case _:
             return problem(400, "refused", said)
 
@@ -95,15 +95,15 @@ def _over_budget(error: OverBudget) -> Response:
     return problem(status, "over_budget", str(error), wait, budget=error.budget)
 
 
-def of_error_to(request: Request, error: ServiceError | StoreError) -> Response:
+def error_response_to(request: Request, error: ServiceError | StoreError) -> Response:
     """The response for an error: JSON, or a page if the store cannot be reached and a browser asks."""
     if isinstance(error, StoreError) and _from_browser(request):
         service = request.app.state.service
         sent, reader = request.method == "POST", reader_of(service.settings, request)
         page_url = _page_of(request) if sent else ""
         html = render_unavailable(service.settings.base_path, sent=sent, page_url=page_url, reader=reader)
-        return HTMLResponse(html, 503, {**PAGE_HEADERS, **_AWAY})
-    return of_error(error)
+        return HTMLResponse(html, 503, {**PAGE_HEADERS, **_RETRY_SOON})
+    return error_response(error)
 
 
 def _page_of(request: Request) -> str:
@@ -112,7 +112,7 @@ def _page_of(request: Request) -> str:
     return "" if case_id is None else f"../{quote(str(case_id), safe='')}?{request.url.query}"
 
 
-def of_foreign(request: Request) -> Response:
+def foreign_response(request: Request) -> Response:
     """The response to a form that another site's page has posted (CSRF): a page for a browser, else JSON."""
     if _from_browser(request):
         settings = request.app.state.service.settings
@@ -121,7 +121,7 @@ def of_foreign(request: Request) -> Response:
     return problem(403, "foreign_origin", "This was sent from another site.")
 
 
-def nowhere(request: Request) -> Response:
+def not_found_response(request: Request) -> Response:
     """The 404 response: a page for a browser, otherwise JSON."""
     if _from_browser(request):
         settings = request.app.state.service.settings

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from askfirst.clock import Clock, SystemClock, milliseconds
+from askfirst.clock import MINUTE, Clock, SystemClock, milliseconds
 from askfirst.concurrency import finish
 from askfirst.store import case_access
 from askfirst.store.case_access import Limit
 from askfirst.store.engine import Engine
 
-LIMIT = Limit(most=60, window=60_000, few=5)
+LIMIT = Limit(most=60, window=MINUTE, few=5)
 KEPT = 2
 """How many polls of a case a process keeps in memory. A client that polls every 30 seconds, as advised, makes no more
 within a minute."""
@@ -114,7 +114,7 @@ class CaseRate:
 
 
 def _take_kept(case: _Case, now: int) -> list[int]:
-    """Take the kept polls of a case, to be written. Its polls within the next minute are not kept, but written."""
+    """Take the kept polls of a case, to write them. From now on its polls are written at once, for a minute."""
     if abs(now - case.counted_from) >= LIMIT.window:
         case.counted_from = now
     kept, case.kept = case.kept, []

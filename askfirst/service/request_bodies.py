@@ -20,7 +20,7 @@ from askfirst.errors import InvalidReview
 from askfirst.protocol.wire import faults_of
 from askfirst.service.answers import depth_fault, has_more_values
 from askfirst.service.problems import problem
-from askfirst.service.worker_threads import apart
+from askfirst.service.worker_threads import run_by_size
 
 # The fields of a posted form. Decoding needs memory proportional to the body.
 
@@ -112,7 +112,7 @@ async def read_json(request: Request, model: type[_Model], *, most: int = limits
         said = media_type(request) or "not given"
         raise HTTPException(415, f"The body must be JSON, with Content-Type: application/json; it is {said}.")
     patterns = limits.BODY_BYTES if b"pattern" in raw else 0  # the patterns of a form take time to compile
-    return await apart(len(raw) + patterns, parsed, raw, model)
+    return await run_by_size(len(raw) + patterns, parsed, raw, model)
 
 
 async def needed_json(request: Request, model: type[_Model], *, most: int = limits.BODY_BYTES) -> _Model:

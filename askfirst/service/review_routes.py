@@ -33,16 +33,17 @@ from askfirst.service.answers import check_step, declines_by_cancelling, may_dec
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
 from askfirst.service.case_state import note_in
-from askfirst.service.context import Service, The
+from askfirst.service.context import OpenService, Service
 from askfirst.service.email_codes import read_code
 from askfirst.service.friction import (
     carry_faults,
     check_json,
     confirm_value,
-    faults_of,
+    edited_args,
     hold_of,
     is_acting,
     note_field,
+    second_step_faults,
     step_up_faults,
     without_step_up,
 )
@@ -60,30 +61,29 @@ from askfirst.service.pages import (
     render_withheld,
 )
 from askfirst.service.pages.decision import opened_by, risk_of
-from askfirst.service.pages.form_parts import paged, progress_of
+from askfirst.service.pages.form_parts import is_unseen, paged, progress_of
 from askfirst.service.pages.language import Language
 from askfirst.service.pages.reader import SCHEMES, Place
 from askfirst.service.pages.row import ALL, View
 from askfirst.service.pages.sight import Second
 from askfirst.service.pages.submission import is_long
 from askfirst.service.person import respondent
-from askfirst.service.problems import of_error, of_foreign, problem
+from askfirst.service.problems import error_response, foreign_response, problem
 from askfirst.service.request_bodies import is_json, media_type, parsed, posted_fields, read_bytes
 from askfirst.service.transitions import Pressed
 from askfirst.service.visitor import (
-    Browser,
     Visit,
     browser_of,
-    is_foreign,
+    for_visitor,
+    is_cross_site,
     is_navigation,
-    keep,
-    keep_link,
-    keep_scheme,
-    seen,
+    set_browser_cookie,
+    set_link_cookie,
+    set_scheme_cookie,
     view_of,
     visit_of,
 )
-from askfirst.service.worker_threads import apart
+from askfirst.service.worker_threads import run_by_size
 
 router = APIRouter()
 _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -92,14 +92,14 @@ _FORMS = ("application/x-www-form-urlencoded", "")
 _JSON_SUBMISSION: dict[str, Any] = ReviewSubmission.model_json_schema()
 _JSON_SUBMISSION["properties"]["email_code"] = {"type": "string"}
 _JSON_SUBMISSION["properties"]["verification_evidence"] = {"type": "array", "items": {"type": "object"}}
-_SENDING: dict[str, tuple[Notice, int]] = {
+_SENDING_NOTICES: dict[str, tuple[Notice, int]] = {
     "sent": ("code_sent", 200),
     "too_many": ("too_many_codes", 429),
     "not_sent": ("code_not_sent", 503),
 }
 _NO_PROOF = "This proof was not accepted. Make a new one, for this decision."
-_UNKNOWN = {"description": "There is no such case, or the token does not open it"}
-_OUTLIVED = {"description": "The link has expired"}
+_UNKNOWN_CASE = {"description": "There is no such case, or the token does not open it"}
+_EXPIRED_LINK = {"description": "The link has expired"}
 _WITHHELD = {"description": "There is no token, and the service delivers the links itself"}
 
 
@@ -107,14 +107,16 @@ _WITHHELD = {"description": "There is no token, and the service delivers the lin
 @router.get(
     "/review/{case_id}",
     response_class=HTMLResponse,
-    responses={403: _WITHHELD, 404: _UNKNOWN, 410: _OUTLIVED},
+    responses={403: _WITHHELD, 404: _UNKNOWN_CASE, 410: _EXPIRED_LINK},
     summary="The page where a person decides",
 )
-async def page(case_id: str, service: The, request: Request, token: str = "") -> Response:
+async def page(case_id: str, service: OpenService, request: Request, token: str = "") -> Response:
     """Show a case. A person's navigation marks the case as opened; link previews and prefetches do not."""
     visit = visit_of(service, request, token)
-    if not token and service.terms.links == "service":  # the same for every id: it tells of no case
-        return await _html(render_withheld(service.settings.base_path, visit.reader), 403, visit)
+    if (
+        not token and service.terms.links == "service"
+    ):  # the same for every id: it does not tell which cases exist
+        return await _html_response(render_withheld(service.settings.base_path, visit.reader), 403, visit)
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
@@ -122,25 +124,19 @@ async def page(case_id: str, service: The, request: Request, token: str = "") ->
     visited = request.method == "GET" and is_navigation(request.headers)
     if visited and (scheme := request.query_params.get("scheme")) in ("system", *SCHEMES):
         again = RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
-        keep_scheme(again, service, scheme)
+        set_scheme_cookie(again, service, scheme)
         return again
     browser = browser_of(request)
-    case = await seen(service, await service.cases.opened(case) if visited else case, request, browser)
+    case = await for_visitor(service, await service.cases.opened(case) if visited else case, request, browser)
     stage: Stage = "edit" if request.query_params.get("edit") else "decide"
     view = view_of(request)
     undone: Notice | None = "undone" if request.query_params.get("undone") and not case.is_final else None
     response = await _page(service, case, visit, view=view, visited=visited, stage=stage, notice=undone)
     if visited:
-        keep_link(response, service, case, token)
-        if not case.is_final:  # now: if the answer to a press is lost, the decision is still this browser's
-            _keep(service, response, browser, case)
+        set_link_cookie(response, service, case, token)
+        if not case.is_final:  # now: after a lost response, this browser can still undo
+            set_browser_cookie(response, service, browser, case)
     return response
-
-
-def _keep(service: Service, response: Response, browser: Browser, case: Case) -> None:
-    """Let the browser be known again by this case."""
-    settings, now = service.settings, seconds(service.cases.now())
-    keep(response, browser, case, base_url=settings.base_url, base_path=settings.base_path, now=now)
 
 
 @router.post(
@@ -151,7 +147,7 @@ def _keep(service: Service, response: Response, browser: Browser, case: Case) ->
             "description": "From another site, without the required code or proof, or by a person who may not decide"
         },
         400: {"description": "The request cannot be parsed"},
-        404: _UNKNOWN,
+        404: _UNKNOWN_CASE,
         409: {"description": "The case has ended"},
         410: {"description": "The case or the link has expired"},
         413: {"description": "The body is too long"},
@@ -171,20 +167,20 @@ def _keep(service: Service, response: Response, browser: Browser, case: Case) ->
         }
     },
 )
-async def decide(case_id: str, service: The, request: Request, token: str = "") -> Response:
+async def decide(case_id: str, service: OpenService, request: Request, token: str = "") -> Response:
     """Take a decision: a form from the page, or JSON ``{"action", "data"}``.
 
     JSON also has ``email_code`` or ``verification_evidence`` if the case requires a code or a proof.
     """
     as_json = is_json(request)
-    if is_foreign(service, request):
-        return of_foreign(request)
+    if is_cross_site(service, request):
+        return foreign_response(request)
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return (
-            of_error(error) if as_json else await no_page(service, error, visit_of(service, request, token))
-        )
+        if as_json:
+            return error_response(error)
+        return await no_page(service, error, visit_of(service, request, token))
     if not as_json and media_type(request) not in _FORMS:
         said = "A decision is a form (application/x-www-form-urlencoded) or JSON (application/json)."
         return problem(415, "unsupported_media_type", said)
@@ -196,16 +192,16 @@ async def decide(case_id: str, service: The, request: Request, token: str = "") 
 
 
 async def _decide_json(service: Service, case: Case, request: Request, raw: bytes) -> Response:
-    said = await apart(len(raw), parsed, raw, ReviewSubmission)
+    said = await run_by_size(len(raw), parsed, raw, ReviewSubmission)
     more: Mapping[str, Any] = said.model_extra or {}
     code = more.get("email_code", "")
     if not isinstance(code, str) or len(code) > limits.CODE_CHARACTERS:
-        raise InvalidReview({"email_code": f"is text of at most {limits.CODE_CHARACTERS} characters"})
+        raise InvalidReview({"email_code": f"must be text of at most {limits.CODE_CHARACTERS} characters"})
     proofs = _evidence(more.get("verification_evidence") or [])
-    case = await seen(service, case, request)
+    case = await for_visitor(service, case, request)
     if risk_of(case) == "critical":
         check_json(await decision_for(service, case), case, said.action, said.data)
-    done = await _answer(service, case, request, said.action, said.data, code, proofs)
+    done = await _answer_case(service, case, request, said.action, said.data, code, proofs)
     body = {"status": "completed", "case_id": case.case_id, "completed_at": iso(done.ended_at or 0)}
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
 
@@ -213,33 +209,33 @@ async def _decide_json(service: Service, case: Case, request: Request, raw: byte
 def _evidence(given: Any) -> list[VerificationEvidence]:
     proofs = cast("list[Any]", given) if isinstance(given, list) else [given]
     if len(proofs) > limits.PROOFS:
-        raise InvalidReview({"verification_evidence": f"has at most {limits.PROOFS} proofs"})
+        raise InvalidReview({"verification_evidence": f"must have at most {limits.PROOFS} proofs"})
     try:
         return [VerificationEvidence.read(each) for each in proofs]
     except InvalidProtocolObject:
-        raise InvalidReview({"verification_evidence": "is a list of proofs"}) from None
+        raise InvalidReview({"verification_evidence": "must be a list of proofs"}) from None
 
 
 async def _decide_form(service: Service, case: Case, visit: Visit, request: Request, raw: bytes) -> Response:
     """Handle a posted form: a step, a draft, a preview of edits, a request for a code, or the decision."""
     browser = browser_of(request)
-    case = await seen(service, case, request, browser)
+    case = await for_visitor(service, case, request, browser)
     try:
-        submission = await apart(
+        submission = await run_by_size(
             case.size + len(raw), _read_form, case, raw, visit.reader.language, service.settings.quick_reasons
         )
     except ValueError:
-        return problem(422, "invalid_request", f"A form has at most {limits.POSTED_FIELDS} fields.")
+        return problem(422, "invalid_request", f"A form must have at most {limits.POSTED_FIELDS} fields.")
     if is_repeated(case, submission.nonce):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     try:
         response = await _handle_form(service, case, visit, request, submission)
-        _keep(service, response, browser, case)
+        set_browser_cookie(response, service, browser, case)
         return response
     except (CaseClosed, CaseExpired, CaseHeld) as error:
         return await late_page(service, case, visit, request, error, submission)
     except ServiceError as error:
-        refused = of_error(error)
+        refused = error_response(error)
         faults = {"": str(error)}
         page = await _page(service, case, visit, submission, faults, status=refused.status_code)
         if "Retry-After" in refused.headers:
@@ -261,11 +257,13 @@ async def late_page(
     submission: Submission | None = None,
 ) -> Response:
     """The page for an answer that came too late. If the same form was posted twice, redirect to the case instead."""
-    now = await seen(service, await service.cases.with_token(case.case_id, visit.token, "review"), request)
+    now = await service.cases.with_token(case.case_id, visit.token, "review")
+    now = await for_visitor(service, now, request)
     if submission is not None and is_repeated(now, submission.nonce):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     notice: Notice = "held" if isinstance(error, CaseHeld) else "late"
-    return await _page(service, now, visit, submission, notice=notice, status=of_error(error).status_code)
+    status = error_response(error).status_code
+    return await _page(service, now, visit, submission, notice=notice, status=status)
 
 
 def is_repeated(case: Case, nonce: str) -> bool:
@@ -285,20 +283,22 @@ async def _handle_form(
 ) -> Response:
     """Handle a form that was not posted before: send a code, or take the decision; show faults on the page."""
     await service.quotas.spending.post(visit.token)
+    if is_unseen(case, submission.drafted):  # nothing is kept or sent of steps that the person did not see so
+        return await _page(service, case, visit, status=409)
     try:
         if submission.send_code is not None:
             return await _send_code(service, case, visit, request, submission)
-        return await _by_intent(service, case, visit, request, submission)
+        return await _handle_intent(service, case, visit, request, submission)
     except EmailCodeRefused as error:
-        case = await _keep_secrets(service, case, submission)
+        case = await _store_in_draft(service, case, submission)
         faults = {"email_code": str(error)}
         submission = replace(submission, email_code="")
         return await _page(service, case, visit, submission, faults, stage="code", status=403)
     except InlineRefused as error:
         faults = {"proof": _NO_PROOF if submission.proofs else str(error)}
-        return await _refused(service, case, visit, replace(submission, proofs={}), faults, 403)
+        return await _page_with_faults(service, case, visit, replace(submission, proofs={}), faults, 403)
     except InvalidReview as error:
-        return await _refused(service, case, visit, submission, error.faults)
+        return await _page_with_faults(service, case, visit, submission, error.faults)
 
 
 async def _send_code(
@@ -309,17 +309,17 @@ async def _send_code(
         raise CaseClosed(case.case_id, case.status)
     if seconds(service.cases.now()) >= case.expires_at:
         raise CaseExpired(case.case_id)
-    case = await _keep_secrets(service, case, submission)
+    case = await _store_in_draft(service, case, submission)
     place, addresses = submission.send_code or 0, case.verify_email or ()
     wait: dict[str, str] = {}
     if service.email_codes is None or place >= len(addresses):
-        notice, status = _SENDING["not_sent"]
+        notice, status = _SENDING_NOTICES["not_sent"]
     else:
         try:
-            sending = await service.email_codes.send(case, place, address_of(request))
+            sending = await service.email_codes.send(case, place, submission.data, address_of(request))
         except OverBudget as error:
             sending, wait = "too_many", {"Retry-After": str(error.retry_after)}
-        notice, status = _SENDING[sending]
+        notice, status = _SENDING_NOTICES[sending]
     code_to = place if notice == "code_sent" else None
     page = await _page(
         service, case, visit, submission, notice=notice, status=status, stage="code", code_to=code_to
@@ -328,31 +328,31 @@ async def _send_code(
     return page
 
 
-async def _decided(
+async def _take_decision(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
     """Answer the case, or show the step that is still needed: the second step, or the code from an e-mail."""
     if lacks := step_up_faults(case, submission.action, submission.data, can_mail=bool(service.email_codes)):
-        return await _refused(service, case, visit, submission, lacks, 403)
-    second = await _second(service, case, submission, visit.reader.style)
+        return await _page_with_faults(service, case, visit, submission, lacks, 403)
+    second = await _second_step(service, case, submission, visit.reader.style)
     if second is not None:
         if submission.confirmed != second.value:
             if faults := carry_faults(case, submission.data):
-                return await _refused(service, case, visit, submission, faults)
-            case = await _keep_secrets(service, case, submission)
+                return await _page_with_faults(service, case, visit, submission, faults)
+            case = await _store_in_draft(service, case, submission)
             return await _page(service, case, visit, submission, second=second)
-        faults = faults_of(
+        faults = second_step_faults(
             second.decision, case, submission.data, unread=submission.unread, looked=submission.looked
         )
         if faults:
-            return await _refused(service, case, visit, submission, faults, second=second)
+            return await _page_with_faults(service, case, visit, submission, faults, second=second)
     if await _needs_code(service, case, submission):
         if faults := carry_faults(case, submission.data):
-            return await _refused(service, case, visit, submission, faults)
+            return await _page_with_faults(service, case, visit, submission, faults)
         return await _send_code(service, case, visit, request, submission)
     proofs = service.verifier.evidence(case, submission.action, submission.proofs)
     pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
-    await _answer(
+    await _answer_case(
         service,
         case,
         request,
@@ -366,7 +366,7 @@ async def _decided(
     return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
 
 
-async def _by_intent(
+async def _handle_intent(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
     if submission.begun is not None:
@@ -374,24 +374,24 @@ async def _by_intent(
         if submission.intent in ("drop", "draft"):  # a script saves an edit, and shows nothing
             return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     if submission.faults:
-        return await _refused(service, case, visit, submission, submission.faults)
+        return await _page_with_faults(service, case, visit, submission, submission.faults)
     match submission.intent:
         case "decline" if declines_by_cancelling(case):
             return await _decline(service, case, visit, request, submission)
         case "decline" if not may_decline(case):
             raise InvalidReview({"": "This cannot be declined: whoever asks needs an answer."})
         case "answer" | "decline":
-            return await _decided(service, case, visit, request, submission)
+            return await _take_decision(service, case, visit, request, submission)
         case "next" | "back" | "draft":
             if submission.intent == "next" and case.form is not None:
                 form = paged(case.form)
-                await apart(case.size, check_step, case, form, submission.data, submission.step)
+                await run_by_size(case.size, check_step, case, form, submission.data, submission.step)
             progress = progress_of(case, submission.data, submission.goto)
             case = await service.cases.draft(case, submission.data, progress)
             notice = "saved" if submission.intent == "draft" else None
             return await _page(service, case, visit, submission, step=submission.goto, notice=notice)
         case "more":
-            case = await _keep_secrets(service, case, submission)
+            case = await _store_in_draft(service, case, submission)
             return await _page(service, case, visit, submission, step=submission.goto, notice="more")
         case _:
             return await _page(service, case, visit, submission, step=submission.goto)
@@ -412,15 +412,17 @@ async def _needs_code(service: Service, case: Case, submission: Submission) -> b
 async def _decline(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
-    """Cancel a case because the person cannot answer it; their note becomes the reason."""
+    """Cancel a case that the person cannot answer, with their note as the reason. Like an answer, it is held."""
+    proofs = service.verifier.evidence(case, submission.action, submission.proofs)
+    await service.verifier.check(case, "browser_submit", submission.action, proofs, address_of(request))
     who = await respondent(case, request, service.identify, service.email_codes, submission.email_code)
-    said = note_in(submission.data)
-    reason = "the person cannot answer this" if said is None else f"the person cannot answer this: {said}"
-    await service.cases.cancel(case, reason[: limits.REASON_CHARACTERS], who.actor, claims=who.by)
+    pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
+    hold = hold_of(case, service.settings.hold_seconds)
+    await service.cases.decline(case, note_in(submission.data), who, pressed, hold)
     return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
 
 
-async def _refused(
+async def _page_with_faults(
     service: Service,
     case: Case,
     visit: Visit,
@@ -429,17 +431,17 @@ async def _refused(
     status: int = 422,
     second: Second | None = None,
 ) -> Response:
-    """Show the same step again, with its faults."""
-    case = await _keep_secrets(service, case, submission)
+    """Show the step again, with the faults of what was posted."""
+    case = await _store_in_draft(service, case, submission)
     return await _page(service, case, visit, submission, faults, status=status, second=second)
 
 
-async def _second(service: Service, case: Case, submission: Submission, style: Style) -> Second | None:
+async def _second_step(service: Service, case: Case, submission: Submission, style: Style) -> Second | None:
     """The second step of a decision; None if the risk does not require one, or the decision runs nothing."""
     action, data = submission.action, submission.data
     if case.is_final or not is_acting(case, action, data):
         return None
-    edited = data.get("edits", data.get("modified_params"))
+    edited = edited_args(data)
     args = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
     decision = opened_by(await decision_for(service, case, args=args, style=style), submission.reading)
     friction = decision.friction
@@ -458,8 +460,8 @@ async def _second(service: Service, case: Case, submission: Submission, style: S
     )
 
 
-async def _keep_secrets(service: Service, case: Case, submission: Submission) -> Case:
-    """Save the answer as a draft if some of it is sensitive, or long: the page does not get those values back."""
+async def _store_in_draft(service: Service, case: Case, submission: Submission) -> Case:
+    """Store sensitive and long values of the answer in the draft, because the page does not get them back."""
     data = submission.data
     long = any(isinstance(value, str) and is_long(value) for value in data.values())
     if case.form is None:
@@ -471,7 +473,7 @@ async def _keep_secrets(service: Service, case: Case, submission: Submission) ->
     return await service.cases.draft(case, data, progress)
 
 
-async def _answer(
+async def _answer_case(
     service: Service,
     case: Case,
     request: Request,
@@ -490,7 +492,7 @@ async def _answer(
     if case.verify_email is not None:
         read_code(case, code)  # checked first: verifying a proof uses it up
     verified = await service.verifier.check(case, "browser_submit", action, proofs, address_of(request))
-    who = await respondent(case, request, service.identify, service.email_codes, code)
+    who = await respondent(case, request, service.identify, service.email_codes, code, data)
     if verified is not None:
         who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
     if pressed is None:
@@ -509,10 +511,12 @@ async def case_with_token(service: Service, case_id: str, token: str) -> Case:
 async def no_page(service: Service, error: CaseNotFound | LinkExpired, visit: Visit) -> Response:
     """The page for an unknown or expired link."""
     render = render_outlived if isinstance(error, LinkExpired) else render_unknown
-    return await _html(render(service.settings.base_path, visit.reader), of_error(error).status_code, visit)
+    html = render(service.settings.base_path, visit.reader)
+    return await _html_response(html, error_response(error).status_code, visit)
 
 
 def page_path(service: Service, case: Case, visit: Visit) -> str:
+    """The address of a case's page, without scheme and host."""
     return Place(service.settings.base_path, case.case_id, visit.token, visit.reader.asked_language).address()
 
 
@@ -539,14 +543,14 @@ async def _page(
     now, is_open = seconds(service.cases.now()), not case.is_final
     values = None if submission is None else submission.data
     step = step or (1 if submission is None else submission.step)
-    weight = _weight(case, values)
-    wanted = await apart(
+    weight = _rendering_work(case, values)
+    wanted = await run_by_size(
         weight, fields_to_fill, case, values=values, faults=faults, step=step, notice=notice, now=now
     )
     prefills: dict[str, Any] = {field.key: None for field in wanted}
     if visited and wanted:
         prefills = await service.prefills.fetch(case, visit.token, wanted)
-    html = await apart(
+    html = await run_by_size(
         weight,
         render_case,
         case,
@@ -576,21 +580,21 @@ async def _page(
         unsent=None if submission is None else submission.data,
         now=now,
     )
-    return await _html(html, status, visit)
+    return await _html_response(html, status, visit)
 
 
-def _weight(case: Case, values: Mapping[str, Any] | None) -> int:
+def _rendering_work(case: Case, values: Mapping[str, Any] | None) -> int:
     """The estimated work to render a page, in characters."""
     return case.size + sum(len(each) if isinstance(each, str) else 8 for each in (values or {}).values())
 
 
-async def _html(html: str, status: int, visit: Visit) -> Response:
+async def _html_response(html: str, status: int, visit: Visit) -> Response:
     """A page, compressed where the browser takes that.
 
     Nobody learns the link's token from the page's length (BREACH): whoever can load the page has the token already.
     """
     if not visit.takes_gzip:
         return HTMLResponse(html, status, PAGE_HEADERS)
-    body = await apart(len(html), gzip.compress, html.encode(), _GZIP_LEVEL, mtime=0)
+    body = await run_by_size(len(html), gzip.compress, html.encode(), _GZIP_LEVEL, mtime=0)
     headers = {**PAGE_HEADERS, "Content-Encoding": "gzip", "Vary": f"{PAGE_HEADERS['Vary']}, Accept-Encoding"}
     return HTMLResponse(body, status, headers)

@@ -23,11 +23,11 @@ from askfirst.service.shipped_patterns import SHIPPED
 
 MOST_PATTERNS = 100
 MOST_MARKED = 1_000
-"""At most so many lines of one text are marked."""
+"""The most lines of one text that are marked."""
 _NAME_CHARACTERS = 60
 _CHUNK = 200
 _STATEMENT_LINES = 10
-"""The exception (``unless``) is searched in up to so many lines, to the next semicolon: SQL spans several lines."""
+"""The most lines of a statement, in which ``unless`` is searched: SQL spans several lines, to a semicolon."""
 _LINE_CHARACTERS = 10_000
 """A longer line is searched in overlapping parts of this length."""
 _OVERLAP = 500
@@ -35,14 +35,14 @@ _CONTINUES = re.compile(r"\s+\S|(?i:where|and|or|using|join|inner|left|set|from|
 """The beginning of a line that continues the statement of the line before it."""
 _BOUNDARY = re.compile(r"\\b(?!\{)|\\.", re.DOTALL)
 _EDGE = re.compile(r"\\[AzZ]")
-_KNOWN = ("name", "match", "unless")
+_KEYS = ("name", "match", "unless")
 
 
 class _Search:
     """A search for any of several patterns in a text, in linear time."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        joined = "|".join(f"(?:{_plain_boundaries(each)})" for each in patterns)
+        joined = "|".join(f"(?:{_ascii_boundaries(each)})" for each in patterns)
         self._validator = SchemaValidator(
             core_schema.str_schema(pattern=f"(?m:{joined})", strict=True, regex_engine="rust-regex")
         )
@@ -55,7 +55,7 @@ class _Search:
         return True
 
 
-def _plain_boundaries(pattern: str) -> str:
+def _ascii_boundaries(pattern: str) -> str:
     """The pattern with ASCII word boundaries. With Unicode word boundaries the engine is 1,000 times slower."""
     return _BOUNDARY.sub(lambda found: r"(?-u:\b)" if found[0] == r"\b" else found[0], pattern)
 
@@ -164,7 +164,7 @@ def _read(text: str, path: str) -> list[RiskPattern]:
 
 def _pattern(given: Any, path: str) -> RiskPattern:
     it: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, dict) else {}
-    strange = [name for name, value in it.items() if name not in _KNOWN or not isinstance(value, str)]
+    strange = [name for name, value in it.items() if name not in _KEYS or not isinstance(value, str)]
     if strange or not it.get("name") or not it.get("match") or len(it["name"]) > _NAME_CHARACTERS:
         raise ServiceError(
             f"a [[pattern]] in {path} must have a name of at most {_NAME_CHARACTERS} characters, a match, and "

@@ -100,15 +100,19 @@ class Schedule:
         for number, at in enumerate(self._reminders(case)):
             if at > now:
                 made += [_row(case, place, "reminder", number, at) for place in places]
-        if self.warn is not None and (at := _at(Moment("before", self.warn), case)) is not None and at > now:
+        if (
+            self.warn is not None
+            and (at := _due_at(Moment("before", self.warn), case)) is not None
+            and at > now
+        ):
             made += [_row(case, place, "warning", 0, at) for place in places]
-        if self.then is not None and (at := _at(self.then.when, case)) is not None:
+        if self.then is not None and (at := _due_at(self.then.when, case)) is not None:
             made.append(_row(case, self.then.place, "escalation", 0, max(at, now)))
         return made
 
     def _reminders(self, case: Case) -> list[int]:
         """The times of the schedule's reminders, and of those that the caller asked for when it opened the case."""
-        ours = [at for when in self.remind if (at := _at(when, case)) is not None]
+        ours = [at for when in self.remind if (at := _due_at(when, case)) is not None]
         return sorted({*ours, *map(to_milliseconds, case.reminder_at)})
 
     @property
@@ -118,13 +122,13 @@ class Schedule:
         if self.then is not None:
             yield self.then.place
 
-    def check(self, known: Callable[[str], object]) -> None:
-        """Call ``known`` with each place that the schedule names. It raises for a place that does not exist."""
+    def check(self, place_at: Callable[[str], object]) -> None:
+        """Call ``place_at`` with each place that the schedule names. It raises for a place that does not exist."""
         for place in self.places:
-            known(place)
+            place_at(place)
 
 
-def _at(when: Moment, case: Case) -> int | None:
+def _due_at(when: Moment, case: Case) -> int | None:
     at = when.of(case)
     return None if at is None else to_milliseconds(at)
 

@@ -27,15 +27,15 @@ HEARTBEAT_SECONDS = 15.0
 POLL_SECONDS = (0.2, 2.0)
 """The polling interval without a wake-up: the first after news, and the longest."""
 OVERLAP = 60_000
-"""Requests of the last so many milliseconds are read again: clocks differ, and a commit may come late."""
-_TOLD = 500
-"""How many request events an event's id remembers as sent."""
+"""Requests of the last milliseconds are read again, because clocks differ and a commit may come late."""
+_MOST_DIGESTS = 500
+"""How many digests of sent request events an event's id has."""
 
 OPENED, SETTLED = "request.opened", "request.settled"
-_Told = tuple["Position", str, dict[str, Any]]
+_Event = tuple["Position", str, dict[str, Any]]
 
 MayFollow = Callable[[str, str], Awaitable[bool]]
-"""A function of an API key's id and a thread's id: whether this key may follow the thread."""
+"""A function that takes an API key's id and a thread's id, and returns whether the key may follow the thread."""
 
 
 def following(rules: Sequence[str]) -> MayFollow:
@@ -68,7 +68,7 @@ _POSITION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Which events a follower has got: messages by number, requests by time, run and continuation by digest."""
+    """Which events a follower has received: messages by number, requests by time, run and continuation by digest."""
 
     seq: int = 0
     """The number of the next message."""
@@ -96,7 +96,7 @@ class Position:
 
     def with_request(self, mark: str, at: int) -> Position:
         """The position after one more request event."""
-        return replace(self, since=max(self.since, at), told=(*self.told, mark)[-_TOLD:])
+        return replace(self, since=max(self.since, at), told=(*self.told, mark)[-_MOST_DIGESTS:])
 
 
 def _digest(*parts: object) -> str:
@@ -132,7 +132,7 @@ def _text(text: str) -> dict[str, Any]:
 def _request(row: RequestRow) -> dict[str, Any]:
     """A request with the arguments that people see.
 
-    Of the answer only the decision: a person may have typed a secret.
+    Only the decision of the answer is included: a person may have typed a secret.
     """
     call = decode_request(row).payload.call
     data: dict[str, Any] = {
@@ -201,7 +201,7 @@ class ThreadFollower:
         with self._engine.hub.waiting((self._thread_id, "")) as changed:
             while not self._has_ended:
                 changed.clear()
-                async for piece in self._new():
+                async for piece in self._new_events():
                     pause = POLL_SECONDS[0]
                     yield piece
                 if loop.time() >= beat:
@@ -214,7 +214,7 @@ class ThreadFollower:
                 except TimeoutError:
                     pause = min(pause * 1.5, POLL_SECONDS[1])
 
-    async def _new(self) -> AsyncGenerator[bytes]:
+    async def _new_events(self) -> AsyncGenerator[bytes]:
         """The events after the follower's position, which is advanced.
 
         The store is read in pages, only after a change.
@@ -227,13 +227,13 @@ class ThreadFollower:
                     self._has_ended = True
                     return
                 if self._at is None:
-                    self._at, events = await self._standing(news)
+                    self._at, events = await self._current_state(news)
                     for event in events:
                         yield event
                 else:
                     async for at, name, data in self._events(news, self._at):
                         self._at = at
-                        yield _sent(name, data, at)
+                        yield _encoded(name, data, at)
                 if self._at.seq >= news.length:
                     self._mark = mark
                 elif not news.messages:
@@ -249,25 +249,25 @@ class ThreadFollower:
             partial(thread_changes.news, self._thread_id, seq, since, self._key_id)
         )
 
-    async def _standing(self, news: ThreadNews) -> tuple[Position, list[bytes]]:
+    async def _current_state(self, news: ThreadNews) -> tuple[Position, list[bytes]]:
         """The current state of the thread as events: its open requests, its continuation and its run.
 
         Only the last of these events has an id. A client that disconnects before it gets all of them again.
         """
         past = [each.mark for each in _request_events(news.requests) if each.asked.status != "pending"]
-        at = Position(news.length, self._now(), told=tuple(past[-_TOLD:]))
+        at = Position(news.length, self._now(), told=tuple(past[-_MOST_DIGESTS:]))
         told = [event async for event in self._events(news, at, is_first=True)]
-        events = [_sent(name, data) for _, name, data in told[:-1]]
-        return (told[-1][0], [*events, _sent(told[-1][1], told[-1][2], told[-1][0])]) if told else (at, [])
+        events = [_encoded(name, data) for _, name, data in told[:-1]]
+        return (told[-1][0], [*events, _encoded(told[-1][1], told[-1][2], told[-1][0])]) if told else (at, [])
 
     async def _events(
         self, news: ThreadNews, at: Position, *, is_first: bool = False
-    ) -> AsyncIterator[_Told]:
+    ) -> AsyncIterator[_Event]:
         """The new events, in this order: answers to earlier requests, messages, new requests, continuation, run."""
-        fresh = _fresh(news.requests, at, is_first=is_first)
+        fresh = _unsent(news.requests, at, is_first=is_first)
         opened = {each.mark for each in fresh if each.name == OPENED}
         count = next((place for place, each in enumerate(fresh) if each.opened in opened), len(fresh))
-        async for told in self._asked(fresh[:count], at):
+        async for told in self._with_rows(fresh[:count], at):
             at = told[0]
             yield told
         for seq, run_id, body in news.messages:
@@ -275,7 +275,7 @@ class ThreadFollower:
             yield at, "message", _message(seq, run_id, body)
         if at.seq < news.length:
             return  # the other events follow after the remaining messages
-        async for told in self._asked(fresh[count:], at):
+        async for told in self._with_rows(fresh[count:], at):
             at = told[0]
             yield told
         if (row := news.continuation) is not None:
@@ -290,7 +290,7 @@ class ThreadFollower:
                 at = replace(at, run=mark)
                 yield at, "run", {"run_id": news.run_id, "status": status}
 
-    async def _asked(self, events: Sequence[_RequestEvent], at: Position) -> AsyncIterator[_Told]:
+    async def _with_rows(self, events: Sequence[_RequestEvent], at: Position) -> AsyncIterator[_Event]:
         for each in events:
             asked = each.asked
             row = await self._engine.read(
@@ -327,7 +327,7 @@ def _request_events(requests: Sequence[RequestMark]) -> list[_RequestEvent]:
     return sorted(found, key=lambda event: (event.at, event.name, event.mark))
 
 
-def _fresh(requests: Sequence[RequestMark], at: Position, *, is_first: bool) -> list[_RequestEvent]:
+def _unsent(requests: Sequence[RequestMark], at: Position, *, is_first: bool) -> list[_RequestEvent]:
     """The request events that were not sent yet; for a new follower (``is_first``), those of open requests."""
     told, floor = set(at.told), at.since - OVERLAP
     return [
@@ -337,7 +337,7 @@ def _fresh(requests: Sequence[RequestMark], at: Position, *, is_first: bool) -> 
     ]
 
 
-def _sent(name: str, data: dict[str, Any], at: Position | None = None) -> bytes:
+def _encoded(name: str, data: dict[str, Any], at: Position | None = None) -> bytes:
     """An event in the format of server-sent events."""
     head = "" if at is None else f"id: {at.id}\n"
     return f"{head}event: {name}\ndata: {to_json(data).decode()}\n\n".encode()

@@ -17,6 +17,7 @@ from askfirst.ids import new_id
 from askfirst.messages import JsonObject
 from askfirst.protocol import EVENT_OF, EventName, State, next_state
 from askfirst.service.adoption import answer_of, result_of
+from askfirst.service.answers import is_decline, reason_of_decline
 from askfirst.service.case import (
     Case,
     Held,
@@ -55,7 +56,7 @@ def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: s
     """A person has filled in some of the form, in the browser with the mark ``browser``."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
-        case = _open(row, request, now)
+        case = _open_case(row, request, now)
         status = next_state(case.status, "review.in_progress")
         changes = {"status": status, "draft": draft, "progress": progress}
         is_news = any(getattr(case, name) != value for name, value in changes.items())
@@ -77,12 +78,12 @@ class Pressed(NamedTuple):
     mark: str | None = None
 
 
-ELSEWHERE = Pressed()
+NO_FORM = Pressed()
 """An answer that did not come from a page's form."""
 
 
 def answered(
-    now: int, result: JsonObject, who: Respondent, write_id: int, pressed: Pressed = ELSEWHERE
+    now: int, result: JsonObject, who: Respondent, write_id: int, pressed: Pressed = NO_FORM
 ) -> Decide:
     """A person has answered. The request of an agent is settled in the same transaction.
 
@@ -90,7 +91,7 @@ def answered(
     """
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
-        case = _open(row, request, now)
+        case = _open_case(row, request, now)
         if pressed.nonce is not None and pressed.nonce == case.undone_with:
             return None
         return _answered(row, request, case, _Answer(now, result, who, write_id, pressed))
@@ -111,6 +112,8 @@ def _answered(
 ) -> Change:
     now, result, who, write_id, pressed = given
     action, data = cast(str, result["action"]), cast("Mapping[str, Any]", result["data"])
+    if is_decline(case, action):
+        return _declined(row, request, case, given)
     done = replace(
         _without_hold(case),
         status="completed",
@@ -123,9 +126,9 @@ def _answered(
         answered_with=pressed.nonce,
         answered_in=pressed.mark,
     )
-    change = _ended(row, done, now, "answered", who.actor, {"action": action, **who.told})
-    change = change._replace(audit=(*change.audit, *_overtaken(case, now)))
-    settles = _settled(row, request, "answered", settled_at or now, write_id)
+    change = _end(row, done, now, "answered", who.actor, {"action": action, **who.audit_details})
+    change = change._replace(audit=(*change.audit, *_overtaken_entries(case, now)))
+    settles = _settlement(row, request, "answered", settled_at or now, write_id)
     if case.request is None or settles is None:
         return change
     answer = answer_of(case.request, action, data)
@@ -136,19 +139,41 @@ def _answered(
     )
 
 
+def _declined(row: CaseRow, request: RequestRow | None, case: Case, given: _Answer) -> Change:
+    """The case is cancelled because a person cannot answer it."""
+    now, result, who, write_id, pressed = given
+    reason = reason_of_decline(cast("Mapping[str, Any]", result["data"]))
+    done = replace(
+        _without_hold(case),
+        status="cancelled",
+        ended_at=seconds(now),
+        reason=reason,
+        declined_by=who.responded_by or {},
+        draft=None,
+        answered_with=pressed.nonce,
+        answered_in=pressed.mark,
+    )
+    change = _end(row, done, now, "cancelled", who.actor, {"reason": reason, **who.audit_details})
+    change = change._replace(audit=(*change.audit, *_overtaken_entries(case, now)))
+    settles = _settlement(row, request, "cancelled", now, write_id)
+    if settles is None:
+        return change
+    return change._replace(settles=settles._replace(reason=reason, by=who.by or who.actor, actor=who.actor))
+
+
 # A held decision: it counts only after a few seconds, and can be undone until then.
 
 
 def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pressed) -> Decide:
     """A person has decided on a page, and the decision is held. The request stays pending: the agent goes on waiting.
 
-    The same form posted again changes nothing, nor does it after an undo: a second tap may arrive late. Raises
+    The same form posted again changes nothing, not even after an undo: a second tap may arrive late. Raises
     `CaseHeld` while another decision is held.
     """
     action, data = cast(str, result["action"]), cast("JsonObject", result["data"])
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
-        case = _open(row, request, now)
+        case = _open_case(row, request, now)
         if request is not None and request.status != "pending":
             raise HitlStaleAnswer(row.question_id or "", request.status)
         if case.held is not None:
@@ -157,7 +182,7 @@ def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pre
             raise CaseHeld(row.case_id)
         if pressed.nonce is not None and pressed.nonce == case.undone_with:
             return None
-        if case.request is not None:
+        if case.request is not None and not is_decline(case, action):
             answer_of(case.request, action, data)  # raises now, not only when the hold ends
         kept = Held(
             action=action,
@@ -169,7 +194,7 @@ def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pre
             result=result,
         )
         waits = replace(case, held=kept, lost=None)
-        said = {"action": action, "until": until, **who.told}
+        said = {"action": action, "until": until, **who.audit_details}
         return Change(changed_row(row, waits), audit=(entry(now, who.actor, "held", case, said),))
 
     return decide
@@ -182,17 +207,17 @@ def undone(now: int, mark: str, login: JsonObject | None = None) -> Decide:
         case = case_of(row, request)
         if case.held is None or case.is_final:
             return None
-        if not case.held.is_of(mark, login):
+        if not case.held.was_made_by(mark, login):
             raise CaseHeld(row.case_id)
-        who = Respondent.kept(case.held.who)
+        who = Respondent.from_dict(case.held.who)
         free = replace(case, held=None, undone_with=case.held.nonce)
-        act = entry(now, who.actor, "undone", case, {"action": case.held.action, **who.told})
+        act = entry(now, who.actor, "undone", case, {"action": case.held.action, **who.audit_details})
         return Change(changed_row(row, free), audit=(act,))
 
     return decide
 
 
-def released(now: int, write_id: int) -> Decide:
+def hold_ended(now: int, write_id: int) -> Decide:
     """The hold has ended: the decision counts now. It was made in time, even if the deadline has passed since."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
@@ -202,7 +227,7 @@ def released(now: int, write_id: int) -> Decide:
         kept = case.held
         if kept is None:
             return None
-        who = Respondent.kept(kept.who)
+        who = Respondent.from_dict(kept.who)
         given = _Answer(now, kept.result, who, write_id, Pressed(kept.nonce, kept.mark))
         made = to_milliseconds(kept.at)
         overdue = request is not None and request.expires_at is not None and request.expires_at <= now
@@ -220,23 +245,23 @@ def _without_hold(case: Case) -> Case:
     return replace(case, held=None, lost=Lost(case.held.action, case.held.at, case.held.mark))
 
 
-def _overtaken(case: Case, now: int) -> tuple[Entry, ...]:
+def _overtaken_entries(case: Case, now: int) -> tuple[Entry, ...]:
     if case.held is None:
         return ()
-    who = Respondent.kept(case.held.who)
-    return (entry(now, who.actor, "overtaken", case, {"action": case.held.action, **who.told}),)
+    who = Respondent.from_dict(case.held.who)
+    return (entry(now, who.actor, "overtaken", case, {"action": case.held.action, **who.audit_details}),)
 
 
 def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None = None) -> Decide:
     """The case is cancelled. ``by`` is the verified actor, ``claims`` the name that they give for themselves."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
-        case = _open(row, request, now)
+        case = _open_case(row, request, now)
         free = _without_hold(case)
         done = replace(free, status="cancelled", ended_at=seconds(now), reason=reason, draft=None)
-        change = _ended(row, done, now, "cancelled", by, {"reason": reason, **claimed(claims, by)})
-        change = change._replace(audit=(*change.audit, *_overtaken(case, now)))
-        settles = _settled(row, request, "cancelled", now, write_id)
+        change = _end(row, done, now, "cancelled", by, {"reason": reason, **claimed(claims, by)})
+        change = change._replace(audit=(*change.audit, *_overtaken_entries(case, now)))
+        settles = _settlement(row, request, "cancelled", now, write_id)
         if settles is None:
             return change
         return change._replace(settles=settles._replace(reason=reason, by=claims or by, actor=by))
@@ -245,16 +270,16 @@ def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None 
 
 
 def expired(now: int, write_id: int) -> Decide:
-    """The case expires, and its request times out. Raises if the request was settled before: see `followed`."""
+    """The case expires, and its request times out. Raises if that was settled before: see `settled_elsewhere`."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.expires_at > now or row.held_until is not None:
             return None  # a held decision was made in time: it will count
         case = replace(case_of(row, request), status="expired", ended_at=seconds(now), draft=None)
-        change = _ended(row, case, now, "expired", CLOCK, {"default_action": case.default_action})
+        change = _end(row, case, now, "expired", CLOCK, {"default_action": case.default_action})
         if request is None:
             return change
-        return change._replace(settles=_settled(row, request, "timed_out", now, write_id))
+        return change._replace(settles=_settlement(row, request, "timed_out", now, write_id))
 
     return decide
 
@@ -272,8 +297,8 @@ def reminded(now: int) -> Decide:
     return decide
 
 
-def followed(now: int, actor: str = AGENT) -> Decide:
-    """The agent's request was settled by another way than the case: the case ends as the request did."""
+def settled_elsewhere(now: int, actor: str = AGENT) -> Decide:
+    """The agent's request was settled without the case, such as in a terminal: the case ends as the request did."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.thread_id is None or (request and request.status == "pending"):
@@ -282,8 +307,8 @@ def followed(now: int, actor: str = AGENT) -> Decide:
         ended = ended_as(_without_hold(case), request, now)
         by, via = (None, None) if request is None else (request.answered_by, request.via)
         said = {**claimed(by, actor), **({"via": via} if via else {})}
-        change = _ended(row, ended, now, ended.status, actor, said)
-        return change._replace(audit=(*change.audit, *_overtaken(case, now)))
+        change = _end(row, ended, now, ended.status, actor, said)
+        return change._replace(audit=(*change.audit, *_overtaken_entries(case, now)))
 
     return decide
 
@@ -302,7 +327,7 @@ def ended_as(case: Case, request: RequestRow | None, now: int) -> Case:
     return replace(case, status="cancelled", ended_at=at, reason=why, draft=None)
 
 
-def _settled(
+def _settlement(
     row: CaseRow, request: RequestRow | None, status: str, now: int, write_id: int
 ) -> Settled | None:
     """The settlement of the case's request; None for a case without a request."""
@@ -315,7 +340,7 @@ def _settled(
     return Settled(row.thread_id, row.question_id, status, now, write_id, round=row.round)
 
 
-def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
+def _open_case(row: CaseRow, request: RequestRow | None, now: int) -> Case:
     """The open case; raises `CaseClosed` or `CaseExpired` if it cannot be answered any more."""
     if row.status == "expired" or (row.is_open and row.expires_at <= now):
         raise CaseExpired(row.case_id)
@@ -338,7 +363,7 @@ def _with_event(
     return Change(changed_row(row, case), Event(event, event_data(counted, more)), audit=audit)
 
 
-def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]) -> Change:
+def _end(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]) -> Change:
     state: State = case.status
     change = _with_event(row, case, EVENT_OF[state], now, None, actor)
     callback = None

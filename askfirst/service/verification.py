@@ -1,6 +1,6 @@
-"""Verification: proofs that a person decided.
+"""Verification of proofs that a person decided, such as with a passkey.
 
-A provider checks each proof; we check its binding, age and single use.
+A provider checks each proof. The service checks the proof's binding to case and action, its age and its single use.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class VerificationProvider(Protocol):
     """Verifies the proofs of one provider, such as a passkey or an identity service."""
 
     async def verify(self, evidence: VerificationEvidence, case: Case, action: str) -> Finding | None:
-        """Verify a proof; None if it is invalid, or was made for another case or action."""
+        """The result for a proof; None if it is invalid, or was made for another case or action."""
         ...
 
 
@@ -133,7 +133,7 @@ class Verifier:
             verified = await self._verified(case, policy, action, each)
             if verified is not None:
                 accepted.append((each.format, verified))
-        missing = _missing(policy, accepted)
+        missing = _missing_proofs(policy, accepted)
         if missing and policy.mode != "optional":
             code = "verification_failed" if evidence else "verification_required"
             raise InlineRefused(case.case_id, code, "A proof that a person decided is needed.")
@@ -148,11 +148,11 @@ class Verifier:
         policy = _policy(case, "browser_submit")
         if policy is None:
             return None
-        asking = self._on_the_page(policy)
+        asking = self._page_requirements(policy)
         made = await asyncio.gather(*(self._challenge(case, name, needed) for name, needed in asking))
         challenges = {place: challenge for place, challenge in enumerate(made) if challenge is not None}
         can = {place: asking[place] for place in challenges}
-        enough = tuple(islice(_enough(policy, can), MOST_PROOFS))
+        enough = tuple(islice(_sufficient_sets(policy, can), MOST_PROOFS))
         return Asked(challenges, enough, policy.mode != "optional")
 
     def evidence(self, case: Case, action: str, proofs: Mapping[int, str]) -> list[VerificationEvidence]:
@@ -170,11 +170,11 @@ class Verifier:
                 presentation=proofs[place],
                 binding=bound,
             )
-            for place, (provider, needed) in enumerate(self._on_the_page(policy))
+            for place, (provider, needed) in enumerate(self._page_requirements(policy))
             if proofs.get(place)
         ]
 
-    def _on_the_page(self, policy: VerificationPolicy) -> list[tuple[str, EvidenceRequirement]]:
+    def _page_requirements(self, policy: VerificationPolicy) -> list[tuple[str, EvidenceRequirement]]:
         """The provider and requirement of each kind of proof that the policy asks for and the page can take."""
         found: dict[tuple[str, str], EvidenceRequirement] = {}
         for option in policy.requirements.any_of:
@@ -249,7 +249,7 @@ def _policy(case: Case, mode: str) -> VerificationPolicy | None:
     return policy if mode in policy.required_for or policy.mode == "optional" else None
 
 
-def _enough(
+def _sufficient_sets(
     policy: VerificationPolicy, can: Mapping[int, tuple[str, EvidenceRequirement]]
 ) -> Iterator[tuple[int, ...]]:
     """The sets of field numbers that meet an option of the policy."""
@@ -274,7 +274,7 @@ Accepted = tuple[str, VerifiedEvidence]
 """The format of a proof's presentation, and the verified proof."""
 
 
-def _missing(policy: VerificationPolicy, accepted: Sequence[Accepted]) -> list[str]:
+def _missing_proofs(policy: VerificationPolicy, accepted: Sequence[Accepted]) -> list[str]:
     """The proof types that are missing for the option that lacks the fewest; empty if an option is met."""
     nearest: list[str] | None = None
     for option in policy.requirements.any_of:

@@ -1,4 +1,4 @@
-"""The sender of a page request: a person's browser or a program, with which login, from our page or another site."""
+"""The sender of a page request: a browser or a program, the login, and our own page or another site."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 from fastapi import Request
 from fastapi.responses import Response
 
+from askfirst.clock import seconds
 from askfirst.errors import NotIdentified
 from askfirst.protocol import sensitive_keys
 from askfirst.service.assets import takes_gzip
@@ -81,8 +82,8 @@ def browser_of(request: Request) -> Browser:
     return Browser(secrets.token_urlsafe(24), is_new=True)
 
 
-def seen_by(case: Case, browser: Browser) -> Case:
-    """The case as this browser may see it: without the sensitive values of another browser's draft, and its edits."""
+def case_for_browser(case: Case, browser: Browser) -> Case:
+    """The case as this browser may see it: without edits and sensitive values in the draft of another browser."""
     mark = browser.mark
     if case.draft is None or case.drafted_by == mark:
         return replace(case, viewer=mark)
@@ -93,25 +94,24 @@ def seen_by(case: Case, browser: Browser) -> Case:
     return replace(case, viewer=mark, draft=draft, is_others_draft=True)
 
 
-def keep(
-    response: Response, browser: Browser, case: Case, *, base_url: str, base_path: str, now: float
-) -> None:
+def set_browser_cookie(response: Response, service: Service, browser: Browser, case: Case) -> None:
     """Set the cookie of a new browser, for this case alone and as long as it is open; scripts cannot read it."""
+    settings = service.settings
     if browser.is_new:
         response.set_cookie(
             COOKIE,
             browser.secret,
-            max_age=max(int(case.expires_at - now), 1),
-            path=f"{base_path}/review/{quote(case.case_id, safe='')}",
-            secure=base_url.startswith("https:"),
+            max_age=max(int(case.expires_at - seconds(service.cases.now())), 1),
+            path=f"{settings.base_path}/review/{quote(case.case_id, safe='')}",
+            secure=settings.base_url.startswith("https:"),
             httponly=True,
             samesite="lax",  # the link is opened from a mail or a messenger
         )
 
 
-async def seen(service: Service, case: Case, request: Request, browser: Browser | None = None) -> Case:
-    """The case for the sender of a request: with their browser, their login, and the address for a step-up code."""
-    case = seen_by(case, browser or browser_of(request))
+async def for_visitor(service: Service, case: Case, request: Request, browser: Browser | None = None) -> Case:
+    """The case for the sender of a request, with their browser, their login, and the address for a step-up code."""
+    case = case_for_browser(case, browser or browser_of(request))
     try:
         login = await login_of(case, request, service.identify)
     except NotIdentified:  # logged already; an answer will be refused
@@ -134,7 +134,7 @@ def visit_of(service: Service, request: Request, token: str) -> Visit:
 
 
 def view_of(request: Request) -> View:
-    """Which part of a case an address asks for: ``row`` and ``from``, ``rows``, ``of`` what, ``raw``, and ``out``."""
+    """The part of a case that an address asks for, by ``row``, ``from``, ``rows``, ``of``, ``raw`` and ``out``."""
     asked = request.query_params
 
     def number(name: str) -> int | None:
@@ -148,8 +148,8 @@ def view_of(request: Request) -> View:
     return View(row, start, rows, of if of in SOURCES else "", asked.get("out", "")[:20])
 
 
-def keep_link(response: Response, service: Service, case: Case, token: str) -> None:
-    """Let the page follow its case, and no other page: scripts cannot read the cookie."""
+def set_link_cookie(response: Response, service: Service, case: Case, token: str) -> None:
+    """Set the cookie with which the page may follow its case (`page_pass`); scripts cannot read it."""
     response.set_cookie(
         LINK_COOKIE,
         page_pass(token),
@@ -163,8 +163,8 @@ def keep_link(response: Response, service: Service, case: Case, token: str) -> N
 _YEAR = 365 * 86_400
 
 
-def keep_scheme(response: Response, service: Service, scheme: str) -> None:
-    """Keep the colour scheme that a reader chose, for every page of the service; ``system`` forgets it."""
+def set_scheme_cookie(response: Response, service: Service, scheme: str) -> None:
+    """Set the cookie with the colour scheme that a reader chose, for all pages; ``system`` deletes it."""
     response.set_cookie(
         SCHEME_COOKIE,
         scheme if scheme in SCHEMES else "",
@@ -183,7 +183,7 @@ _OWN_SITES = ("same-origin", "none")
 """``Sec-Fetch-Site`` of our own page's form, or of an address that a person typed."""
 
 
-def is_foreign(service: Service, request: Request) -> bool:
+def is_cross_site(service: Service, request: Request) -> bool:
     """Whether a form was posted by another site's page (CSRF)."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")

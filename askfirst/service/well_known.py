@@ -22,7 +22,7 @@ from askfirst.protocol import (
     ServiceInfo,
     jwks_document,
 )
-from askfirst.service.context import ApiKey, The
+from askfirst.service.context import ApiKey, OpenService
 from askfirst.service.problems import problem
 from askfirst.store import cases as case_store
 
@@ -33,7 +33,7 @@ router = APIRouter()
 
 
 @router.get("/.well-known/hitl.json", response_model=Discovery, summary="What this service can do")
-async def discovery(service: The) -> Response:
+async def discovery(service: OpenService) -> Response:
     """The protocol's discovery document."""
     url = service.settings.base_url
     described = ServiceDescription(
@@ -65,7 +65,7 @@ async def discovery(service: The) -> Response:
 
 
 @router.get("/.well-known/jwks.json", summary="The keys that sign results")
-async def jwks(service: The) -> dict[str, Any]:
+async def jwks(service: OpenService) -> dict[str, Any]:
     """The public keys as a JWK set. It is empty if results are not signed."""
     return (
         {"keys": []}
@@ -89,7 +89,7 @@ async def healthz() -> dict[str, str]:
 @router.get(
     "/readyz", summary="Whether the store can be reached", responses={503: {"description": "It cannot"}}
 )
-async def readyz(service: The) -> Response:
+async def readyz(service: OpenService) -> Response:
     """Readiness: whether cases can be read from the store now."""
     try:
         await service.cases.engine.read(partial(case_store.get, "readyz"))

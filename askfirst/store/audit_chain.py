@@ -154,6 +154,7 @@ class Recorded(NamedTuple):
     subject: str
     detail: str
     hash: str | None = None
+    actor: str | None = None
 
 
 def link(limit: int = LINKED_AT_ONCE) -> Transaction[int]:
@@ -216,8 +217,10 @@ def of_subjects(subjects: Sequence[str]) -> Transaction[list[Recorded]]:
     waiting = [Act(*row) for row in (yield ACTS_ABOUT, params)]
     rows = [AuditRow(*row) for row in (yield ABOUT, params)]
     linked = {row.act_id for row in rows}
-    return [Recorded(row.seq, row.at, row.act, row.subject, row.detail, row.hash) for row in rows] + [
-        Recorded(None, row.at, row.act, row.subject, row.detail)
+    return [
+        Recorded(row.seq, row.at, row.act, row.subject, row.detail, row.hash, row.actor) for row in rows
+    ] + [
+        Recorded(None, row.at, row.act, row.subject, row.detail, None, row.actor)
         for row in waiting
         if row.act_id not in linked
     ]

@@ -13,7 +13,6 @@ from askfirst.store.case_rows import CallbackRow, CaseRow
 from askfirst.store.case_tables import callbacks, failed_notices
 from askfirst.store.case_tables import cases as case_table
 from askfirst.store.case_tables import usage as usage_table
-from askfirst.store.delivery_ends import call_ended
 from askfirst.store.rows import RequestRow
 from askfirst.store.statement import Statement, Transaction, param
 from askfirst.store.tables import effects
@@ -256,6 +255,6 @@ def note_executed(case_id: str, entry_of: EntryOf) -> Transaction[bool]:
         return False
     yield NOTED, {"case_id": case_id}
     if row.planned:
-        yield from call_ended(case_id, effect.ended_at, row.write_id)
+        yield from cases.update_messages_again(case_id, effect.ended_at, row.write_id)
     yield from audit.append((entry_of(row, effect),))
     return True

@@ -1,4 +1,4 @@
-"""Transactions on cases and their tokens: create, change, find, purge.
+"""Transactions on cases and their tokens: create, change, find, purge; what their ends mean for messages about them.
 
 What a change does to a case is decided by a function of the case as it stands, within the transaction that
 has locked it. Such a function does no I/O and may be called more than once.
@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Integer, and_, delete, exists, func, insert, literal_column, select, update
-from sqlalchemy import Integer as IntegerType
+from sqlalchemy import Integer, and_, delete, exists, func, insert, literal, literal_column, select, update
 
 from askfirst.account import os_account
 from askfirst.errors import (
@@ -36,8 +35,6 @@ from askfirst.store.case_tables import (
     polls,
     spent,
 )
-from askfirst.store.case_tables import case_tokens as token_table
-from askfirst.store.delivery_ends import case_ended
 from askfirst.store.rows import RequestRow
 from askfirst.store.statement import Statement, Transaction, param
 from askfirst.store.tables import requests as request_table
@@ -126,14 +123,67 @@ def revoke_tokens(case_id: str, now: int, entry_of: Callable[[int], Entry]) -> T
     return count
 
 
+def has_revoked(case_id: str) -> Transaction[bool]:
+    """Whether a token of a case was revoked."""
+    rows = yield OF_CASE, {"case_id": case_id}
+    return any(token.revoked_at is not None for token in map(TokenRow._make, rows))
+
+
 def _living(case_id: str) -> Transaction[list[TokenRow]]:
     rows = yield OF_CASE, {"case_id": case_id}
     return [token for token in map(TokenRow._make, rows) if token.revoked_at is None]
 
 
+# Messages about a case (`askfirst.store.deliveries`) when it ends, and when the call that it let run ends.
+
+
+_D = deliveries.c
+_MESSAGES_OF_CASE = _D.case_id == param("case_id")
+_TO_UPDATE = {
+    "state": literal("updating"),
+    "due_at": param("now"),
+    "attempts": literal_column("0", Integer),
+    "write_id": param("write_id"),
+}
+UPDATE_SENT = Statement(
+    update(deliveries).where(_MESSAGES_OF_CASE, _D.state == literal("sent")).values(_TO_UPDATE)
+)
+UPDATE_AGAIN = Statement(
+    update(deliveries)
+    .where(_MESSAGES_OF_CASE, _D.state == literal("done"))
+    .values({**_TO_UPDATE, "state": literal("again")})
+)
+UPDATE_ANEW = Statement(
+    update(deliveries).where(_MESSAGES_OF_CASE, _D.state == literal("updating")).values(_TO_UPDATE)
+)
+DROP_DUE = Statement(
+    update(deliveries)
+    .where(_MESSAGES_OF_CASE, _D.state == literal("due"))
+    .values(state=literal("dropped"), due_at=param("never"), write_id=param("write_id"))
+)
+
+
+def _update_messages(case_id: str, now: int, write_id: int) -> Transaction[None]:
+    """Make the updates of sent messages due, and drop the messages that were not sent yet.
+
+    A message that is being sent at the moment is updated as soon as its sending is recorded.
+    """
+    yield UPDATE_SENT, {"case_id": case_id, "now": now, "write_id": write_id}
+    yield DROP_DUE, {"case_id": case_id, "never": None, "write_id": write_id}
+
+
+def update_messages_again(case_id: str, now: int, write_id: int) -> Transaction[None]:
+    """Make another update of each message due, with the result of the call; an update under way is repeated."""
+    yield UPDATE_ANEW, {"case_id": case_id, "now": now, "write_id": write_id}
+    yield UPDATE_AGAIN, {"case_id": case_id, "now": now, "write_id": write_id}
+
+
+# Cases.
+
+
 _C, _E, _Q = cases.c, case_events.c, request_table.c
 _THIS = _C.case_id == param("case_id")
-_ONE, _ZERO = literal_column("1", IntegerType), literal_column("0", IntegerType)
+_ONE, _ZERO = literal_column("1", Integer), literal_column("0", Integer)
 COLUMNS = tuple(_C[name] for name in CaseRow._fields)
 _BIG = _C.created_at.type
 
@@ -245,7 +295,7 @@ SPENT = Statement(select(spent.c.at).where(spent.c.digest == param("digest")))
 SPEND = Statement(insert(spent).values(digest=param("digest"), at=param("at")).inline())
 PURGE = tuple(
     Statement(delete(table).where(table.c.case_id == param("case_id")))
-    for table in (token_table, case_events, callbacks, email_codes, polls, failed_notices, deliveries, cases)
+    for table in (case_tokens, case_events, callbacks, email_codes, polls, failed_notices, deliveries, cases)
 )
 
 
@@ -293,7 +343,7 @@ def _close(row: CaseRow, now: int, write_id: int) -> Transaction[None]:
     """What follows from the end of a case: its request is not shown any more, and its messages say how it ended."""
     yield from _mark_hidden(row)
     if row.planned:
-        yield from case_ended(row.case_id, now, write_id)
+        yield from _update_messages(row.case_id, now, write_id)
 
 
 def _follow(case_id: str, key_id: str | None, following: str, write_id: int) -> Transaction[None]:

@@ -402,6 +402,8 @@ def _unresumed() -> Select[int, int | None]:
 
 UNRESUMED = Statement(_unresumed())
 _SLOW = (LATE_CALLBACKS, UNRESUMED, LATE_CONTINUATIONS)
+GRACE_MILLISECONDS = 60_000
+"""How long work may be due before `askfirst doctor` and `askfirst deliveries` call it overdue."""
 
 
 @dataclass(frozen=True, slots=True)

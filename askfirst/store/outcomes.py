@@ -27,6 +27,21 @@ LATEST = Statement(
 KEY_NAME = Statement(select(keys.c.name).where(keys.c.key_id == param("key_id")))
 
 
+AGENT_ID = Statement(
+    select(tables.runs.c.agent_id)
+    .select_from(
+        tables.threads.join(
+            tables.runs,
+            and_(
+                tables.runs.c.thread_id == tables.threads.c.thread_id,
+                tables.runs.c.run_id == tables.threads.c.run_id,
+            ),
+        )
+    )
+    .where(tables.threads.c.thread_id == param("thread_id"))
+)
+
+
 class EffectRow(NamedTuple):
     """What the ledger says of a call's body; ``ended_at`` is None while it runs, or if its end is not known."""
 
@@ -51,6 +66,12 @@ def key_name(key_id: str) -> Transaction[str | None]:
     """The name of an API key."""
     rows = yield KEY_NAME, {"key_id": key_id}
     return decode_text(rows[0][0]) if rows else None
+
+
+def agent_id(thread_id: str) -> Transaction[str | None]:
+    """The id of the agent of a thread's current run; None if no agent of ours runs there."""
+    rows = yield AGENT_ID, {"thread_id": thread_id}
+    return str(rows[0][0]) if rows else None
 
 
 _C, _G = cases.c, tables.continuations.c

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar, cast
 
 from askfirst.account import os_account
-from askfirst.concurrency import Decided
+from askfirst.concurrency import UncancellableFuture
 from askfirst.errors import AskfirstError, StoreError
 from askfirst.store.engine import Home
 from askfirst.store.former_name import FORMER_NAMES, renaming
@@ -223,7 +223,7 @@ class ServerEngine:
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; see `Engine.write`. All of them begin with the loop's next turn."""
         self._home.check()
-        decided = Decided[T]()
+        decided = UncancellableFuture[T]()
         self._start(self._decide(decided, self._write(transaction, landed, at_once=at_once)))
         return decided
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import text
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from askfirst.concurrency import Decided
+from askfirst.concurrency import UncancellableFuture
 from askfirst.errors import StoreError
 from askfirst.store import requests
 from askfirst.store.engine import Home
@@ -182,7 +182,7 @@ class _Worker:
             raise
 
     def submit(self, transaction: Callable[[], Transaction[T]], *, behind: bool = False) -> asyncio.Future[T]:
-        future: asyncio.Future[T] = Decided(loop=self._loop)
+        future: asyncio.Future[T] = UncancellableFuture(loop=self._loop)
         job = _Job(transaction, future)
         if behind:
             self._inbox.leave(job)

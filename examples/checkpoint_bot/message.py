@@ -1,4 +1,4 @@
-"""One process: a customer writes, the agent wants to act, and the bot posts buttons. Then it may end."""
+"""One process: a customer writes, the agent wants to act, and the bot posts buttons. Then the process may end."""
 
 from __future__ import annotations
 

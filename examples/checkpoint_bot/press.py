@@ -1,4 +1,4 @@
-"""Another process, perhaps days later: somebody presses a button. Press it twice, and nothing happens twice."""
+"""Another process, perhaps days later: somebody presses a button. If they press it twice, nothing happens twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Third process: resumes the run that the first process left. Run it twice, and nothing happens twice."""
+"""Third process: resumes the run that the first process left. A second run of it changes nothing."""
 
 from __future__ import annotations
 

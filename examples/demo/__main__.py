@@ -27,7 +27,7 @@ def model_name(given: str | None, auto: bool, environ: Mapping[str, str]) -> str
     """The model to use: the one that is named, else one whose API key is set, else the script."""
     if given is not None:
         return given
-    if auto:  # every run has to end in the same way
+    if auto:  # --auto has to end in the same way every time
         return SCRIPTED
     return next((name for variable, name in MODELS.items() if environ.get(variable)), SCRIPTED)
 

@@ -31,7 +31,7 @@ def keys(hint: Callable[[], None]) -> Generator[asyncio.Queue[str]]:
 
     def read() -> None:
         data = os.read(terminal, 1024)
-        if not data:  # the terminal is closed, and would always be readable
+        if not data:  # the terminal is closed: it would count as readable for ever
             loop.remove_reader(terminal)
         else:
             pressed.put_nowait(data.decode("utf-8", "replace"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from askfirst import Gate, Pending, Ran
-from askfirst.adapters.gated_call import Codec, GatedTools, Start, Told
+from askfirst.adapters.gated_call import Codec, GatedTools, NotRun, Start
 from askfirst.permissions import ArgConstraint, Rule, Scope, StaticPermissionPolicy
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_edited_arguments_that_the_policy_denies_do_not_run(tmp_path: Path
     async with Gate(f"sqlite:///{tmp_path}/a.db", policy=policy) as gate:
         await _call(gate, {"cents": 5}, None).run(payments.pay, PLAIN)
         await gate.answer("test:t1:c1", {"decision": "edit", "edited_args": {"cents": 10}}, by="ada")
-        assert isinstance(await _call(gate, {"cents": 5}, None).run(payments.pay, PLAIN), Told)
+        assert isinstance(await _call(gate, {"cents": 5}, None).run(payments.pay, PLAIN), NotRun)
     assert payments.made == []
 
 
@@ -78,7 +78,7 @@ async def test_arguments_altered_after_they_were_asked_about_do_not_run(tmp_path
         await _call(gate, {"cents": 5}).run(payments.pay, PLAIN)
         await gate.answer("test:t1:c1", {"decision": "approve"}, by="ada")
         told = await _call(gate, {"cents": 9999}).run(payments.pay, PLAIN)
-        assert told == Told("pay was not run: its arguments are not those that a person was asked about.")
+        assert told == NotRun("pay was not run: its arguments are not those that a person was asked about.")
     assert payments.made == []
 
 
@@ -87,7 +87,7 @@ async def test_a_denied_call_tells_the_model_why(tmp_path: Path) -> None:
     async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
         await _call(gate, {"cents": 5}).run(payments.pay, PLAIN)
         await gate.answer("test:t1:c1", {"decision": "deny", "reason": "too much"}, by="ada")
-        assert await _call(gate, {"cents": 5}).run(payments.pay, PLAIN) == Told(
+        assert await _call(gate, {"cents": 5}).run(payments.pay, PLAIN) == NotRun(
             "A person denied pay: too much"
         )
     assert payments.made == []
@@ -106,7 +106,7 @@ async def test_a_body_that_raises_is_not_run_again(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no money"):
             await _call(gate, {"cents": 5}).run(fails, PLAIN)
         told = await _call(gate, {"cents": 5}).run(fails, PLAIN)
-        assert told == Told("pay failed: ValueError: no money")
+        assert told == NotRun("pay failed: ValueError: no money")
     assert ran == [1]
 
 
@@ -117,10 +117,10 @@ def test_the_same_without_an_event_loop(tmp_path: Path) -> None:
         made.append(start.args)
         return "paid"
 
-    assert isinstance(_call(gate, {"cents": 5}).run_here(pay, PLAIN), Pending)
+    assert isinstance(_call(gate, {"cents": 5}).run_sync(pay, PLAIN), Pending)
     gate.portal.run(lambda it: it.answer("test:t1:c1", {"decision": "approve"}, by="ada"))
-    assert _call(gate, {"cents": 5}).run_here(pay, PLAIN) == Ran(("paid", None))
-    assert _call(gate, {"cents": 5}).run_here(pay, PLAIN) == Ran(("paid", None))
+    assert _call(gate, {"cents": 5}).run_sync(pay, PLAIN) == Ran(("paid", None))
+    assert _call(gate, {"cents": 5}).run_sync(pay, PLAIN) == Ran(("paid", None))
     gate.portal.close()
     assert made == [{"cents": 5}]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from askfirst.adapters.langgraph_questions import Call, asked_by
+from askfirst.adapters.langgraph_questions import Call, requests_in
 from askfirst.adapters.schema_form import Form
 from askfirst.gate.outcomes import Approved, Refused
 
@@ -23,7 +23,7 @@ def test_langchains_batch() -> None:
             {"action_name": "ask", "allowed_decisions": ["respond"]},
         ],
     }
-    asked = asked_by(value)
+    asked = requests_in(value)
     call, form = asked.parts
     assert call == Call("charge", ARGS)
     assert isinstance(form, Form)
@@ -48,12 +48,12 @@ def test_langchains_single_call_and_what_may_be_edited() -> None:
         "charge": {"type": "object", "properties": {"cents": {"type": "integer"}}},
     }
     value = {"type": "tool_approval", "tool_call_id": "c1", "name": "charge", "args": ARGS, "description": ""}
-    asked = asked_by(value, {"$defs": defs})
+    asked = requests_in(value, {"$defs": defs})
     [call] = asked.parts
     assert isinstance(call, Call)
     assert call.schema == {**defs["charge"], "$defs": defs}
     assert asked.resume([Approved(ARGS)]) == {"type": "approve"}
-    [fixed] = asked_by(value, {"properties": {"type": {"const": "approve"}}}).parts
+    [fixed] = requests_in(value, {"properties": {"type": {"const": "approve"}}}).parts
     assert isinstance(fixed, Call)
     assert fixed.schema == {"const": ARGS}  # so that an edit is refused when it is made
 
@@ -61,8 +61,8 @@ def test_langchains_single_call_and_what_may_be_edited() -> None:
 def test_agent_inbox() -> None:
     def resumed(said: Any, **allowed: bool) -> Any:
         value = {"action_request": {"action": "charge", "args": ARGS}, "config": allowed}
-        assert asked_by(value).resume([said]) == asked_by([value]).resume([said])
-        return asked_by([value]).resume([said])[0]
+        assert requests_in(value).resume([said]) == requests_in([value]).resume([said])
+        return requests_in([value]).resume([said])[0]
 
     assert resumed(Approved(ARGS), allow_accept=True) == {"type": "accept", "args": None}
     edit = {"type": "edit", "args": {"action": "charge", "args": {"cents": 3}}}
@@ -74,11 +74,11 @@ def test_agent_inbox() -> None:
 
 
 def test_anything_else_is_a_question() -> None:
-    asked = asked_by({"question": "Which?", "of": ["a"]})
-    assert not asked.is_refusable
+    asked = requests_in({"question": "Which?", "of": ["a"]})
+    assert not asked.can_deny
     [form] = asked.parts
     assert isinstance(form, Form)
     assert form.payload.sentences == ['{"question":"Which?","of":["a"]}']
     assert asked.resume([form.read({"answer": "a"})]) == "a"
-    assert asked_by("Which?").parts[0].payload.sentences == ["Which?"]  # type: ignore[union-attr]
-    assert isinstance(asked_by([]).parts[0], Form)
+    assert requests_in("Which?").parts[0].payload.sentences == ["Which?"]  # type: ignore[union-attr]
+    assert isinstance(requests_in([]).parts[0], Form)

@@ -14,7 +14,7 @@ from askfirst import Agent, ApprovalResponse, tool
 from askfirst.checkpointer.base import RunRecord, Step
 from askfirst.checkpointer.memory import MemoryCheckpointer
 from askfirst.clock import SystemClock
-from askfirst.delivery.terminal_answers import InStore, OnChannel
+from askfirst.delivery.terminal_answers import OpenInStore, OpenOnChannel
 from askfirst.errors import HitlStaleAnswer
 from askfirst.hitl import CheckpointedChannel, InMemoryChannel
 from askfirst.messages import AssistantMessage, ToolCall, UserMessage, call_digest
@@ -88,7 +88,7 @@ async def test_the_desk_settles_what_it_drew_and_nothing_else(kind: str) -> None
     async with MemoryCheckpointer() as store:
         await put(store, first)
         (drawn,) = await store.pending()
-        desk = InStore(store, drawn, "ann", SystemClock())
+        desk = OpenInStore(store, drawn, "ann", SystemClock())
         assert await desk.is_open()
         await put(store, second)
         with pytest.raises(HitlStaleAnswer):
@@ -103,7 +103,7 @@ async def test_the_desk_tells_rounds_of_the_same_words_apart() -> None:
         (drawn,) = await store.pending()
         await put(store, call(1))
         with pytest.raises(HitlStaleAnswer):
-            await InStore(store, drawn, "ann", SystemClock()).answer({"decision": "approve"})
+            await OpenInStore(store, drawn, "ann", SystemClock()).answer({"decision": "approve"})
 
 
 @attack
@@ -122,9 +122,9 @@ async def test_a_channel_takes_no_answer_for_another_round(is_stored: bool) -> N
             with pytest.raises(HitlStaleAnswer):
                 await channel.answer("q", {"decision": "approve"}, **named)
         with pytest.raises(HitlStaleAnswer):
-            await OnChannel(channel, first, "ann").answer({"decision": "approve"})
+            await OpenOnChannel(channel, first, "ann").answer({"decision": "approve"})
         assert not task.done()
-        await OnChannel(channel, second, "ann").answer({"decision": "approve"})
+        await OpenOnChannel(channel, second, "ann").answer({"decision": "approve"})
         assert (await task).decision == "approve"
 
 

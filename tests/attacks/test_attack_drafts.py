@@ -16,7 +16,7 @@ from askfirst.service.visitor import COOKIE, LINK_COOKIE
 
 pytestmark = pytest.mark.anyio
 KIND = "planted drafts"
-ELSEWHERE = "Somebody with this link has filled in some of this form"
+NO_FORM = "Somebody with this link has filled in some of this form"
 KEPT = "You have filled this in"
 FORM: dict[str, Any] = {
     "session_id": "s1",
@@ -88,7 +88,7 @@ async def test_a_planted_value_is_not_sent_in_the_persons_name(served: Served, v
     asker, person = visitor(case), visitor(case)
     await asker.press("draft", iban="DE-MALLORY", name="Mallory")
     page = await person.see()
-    assert ELSEWHERE in page
+    assert NO_FORM in page
     assert KEPT not in page
     assert "Mallory" in page  # what is seen may be looked at
     await person.press("answer", name="Ann")
@@ -119,7 +119,7 @@ async def test_a_person_goes_on_with_their_own_draft(served: Served, visitor: Vi
     assert KEPT in await person.press("draft", iban="DE-ANN", name="Ann")
     page = await person.see()
     assert KEPT in page
-    assert ELSEWHERE not in page
+    assert NO_FORM not in page
     assert "DE-ANN" not in page
     await person.press("next", name="Ann")
     await person.press("answer", step=2)

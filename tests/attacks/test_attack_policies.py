@@ -31,7 +31,7 @@ def verdicts(test: str, operand: Any, value: Any) -> dict[str, str]:
 STRICT = {"allow": "deny", "deny": "deny", "require_approval": "ask"}
 """What a value comes to that no rule may say yes to, and that no rule may let pass."""
 
-ELSEWHERE = [
+NO_FORM = [
     "secret",  # the tool opens it from its own working directory
     "./secret",
     "notes/../secret",
@@ -62,8 +62,8 @@ def test_within_says_yes_only_to_what_it_understands(
     data.mkdir()
     operand: Any = str(data) if start is None else {"folder": str(data), "relative_to": str(data)}
     plain = {"secret", "./secret", "notes/../secret", "-rf"} if start else set[str]()
-    values = [each for each in ELSEWHERE if each not in plain]
-    values += [f"{data}/{each}" for each in ELSEWHERE if set(each) & set("%$~`{*") or "://" in each]
+    values = [each for each in NO_FORM if each not in plain]
+    values += [f"{data}/{each}" for each in NO_FORM if set(each) & set("%$~`{*") or "://" in each]
     values += ["/proc/self/cwd/secret", "//proc/self/cwd/secret", "/dev/fd/3", "/srv/../proc/1/root"]
     for value in values:
         assert verdicts("within", operand, value) == STRICT, value

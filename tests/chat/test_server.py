@@ -13,7 +13,7 @@ from kit.stores import SHARED, databases
 
 from askfirst import AgentSpec, tool
 from askfirst.chat import ChatToolset, Conversation, SlackChat, serve_channels
-from askfirst.chat.server import NOT_FOR_YOU, NOTHING, STOPPED, ChannelServer
+from askfirst.chat.server import NOT_FOR_YOU, NOTHING, STOPPED, Chats
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import ChatError
 from askfirst.messages import Message, ToolCall
@@ -200,14 +200,10 @@ async def test_what_waits_is_worked_off_though_the_answer_came_while_it_was_put_
 ) -> None:
     monkeypatch.setattr("askfirst.chat.server.SWEEP_SECONDS", PATIENCE * 10)  # nothing else wakes the thread
     shop, people = Shop(), People(slack)
-    put_back, resume, resumed = (
-        checkpointer.release_checkpoint,
-        vars(ChannelServer)["_resume"],
-        asyncio.Event(),
-    )
+    put_back, resume, resumed = checkpointer.release_checkpoint, Chats.resume, asyncio.Event()
 
-    async def resuming(server: ChannelServer, continuation: Any) -> Any:
-        result = await resume(server, continuation)
+    async def resuming(chats: Chats, continuation: Any) -> Any:
+        result = await resume(chats, continuation)
         resumed.set()
         return result
 
@@ -217,7 +213,7 @@ async def test_what_waits_is_worked_off_though_the_answer_came_while_it_was_put_
         async with asyncio.timeout(PATIENCE):
             await resumed.wait()
 
-    monkeypatch.setattr(ChannelServer, "_resume", resuming)
+    monkeypatch.setattr(Chats, "resume", resuming)
     monkeypatch.setattr(checkpointer, "release_checkpoint", slowly)
     async with serving(slack, checkpointer, {"support": shop.spec}):
         thread = await asked(slack, people)

@@ -207,7 +207,7 @@ async def test_a_database_that_is_opened_again_is_read_again(database: Database)
     async with checkpointer:
         messages, _ = await live(checkpointer)
         await read(checkpointer)
-    assert checkpointer._transcripts.of("t") is None
+    assert checkpointer._transcripts.get("t") is None
     async with checkpointer:
         if database.kind == "memory":
             messages[0] = UserMessage("Another one.")

@@ -113,7 +113,7 @@ HOSTILE = Notice(
 
 @pytest.mark.parametrize("url", [DISCORD, GOOGLE_CHAT])
 def test_markdown_is_escaped_and_the_link_is_whole(url: str) -> None:
-    _, body = place(url)._fitted(HOSTILE)  # pyright: ignore[reportPrivateUsage]
+    _, body = place(url)._within_limits(HOSTILE)  # pyright: ignore[reportPrivateUsage]
     assert body.startswith(r"\*\*Approved\*\* \[here\]\(https://evil\.example\) \<a")
     assert body.endswith(f"\n\n<{LINK}>")
 
@@ -123,7 +123,7 @@ def test_markdown_is_escaped_and_the_link_is_whole(url: str) -> None:
 def test_hostile_text_is_inert(url: str, name: str) -> None:
     for case in everywhere(CORPUS[name]).values():
         notice = notice_of(case, "review", service="Desk", link=LINK, with_buttons=True)
-        title, body = place(url)._fitted(notice)  # pyright: ignore[reportPrivateUsage]
+        title, body = place(url)._within_limits(notice)  # pyright: ignore[reportPrivateUsage]
         assert not ACTS.search(title + body)
         if url == TELEGRAM:
             assert re.findall(r'href="([^"]*)"', body) == [html.escape(LINK)]
@@ -132,7 +132,7 @@ def test_hostile_text_is_inert(url: str, name: str) -> None:
 
 def test_nobody_is_mentioned_by_others_text() -> None:
     text = "@everyone @here <@123> <@&4> <@!5> ada@example.com"
-    _, body = place(DISCORD)._fitted(replace(HOSTILE, body=text))  # pyright: ignore[reportPrivateUsage]
+    _, body = place(DISCORD)._within_limits(replace(HOSTILE, body=text))  # pyright: ignore[reportPrivateUsage]
     assert not re.search(r"@(everyone|here|\d|&|!)", body)
     assert r"ada@example\.com" in body
 
@@ -145,7 +145,7 @@ async def test_markdown_arrives_escaped(receiver: Receiver) -> None:
 
 
 def test_html_is_escaped_and_the_link_can_be_pressed() -> None:
-    _, body = place(TELEGRAM)._fitted(HOSTILE)  # pyright: ignore[reportPrivateUsage]
+    _, body = place(TELEGRAM)._within_limits(HOSTILE)  # pyright: ignore[reportPrivateUsage]
     assert html.escape("<a href='x'>link</a> & `code`") in body
     assert body.endswith(f'<a href="{html.escape(LINK)}">{html.escape(LINK)}</a>')
 
@@ -154,14 +154,14 @@ def test_html_is_escaped_and_the_link_can_be_pressed() -> None:
 @pytest.mark.parametrize(("url", "limit"), [(DISCORD, 2000), (TELEGRAM, 4096), (SMS, 160)])
 def test_the_text_gives_way_to_the_link(url: str, limit: int, letter: str) -> None:
     notice = Notice("review", "case_1", letter * 10_000, LINK, facts=FACTS)
-    title, body = place(url)._fitted(notice)  # pyright: ignore[reportPrivateUsage]
+    title, body = place(url)._within_limits(notice)  # pyright: ignore[reportPrivateUsage]
     assert len(title) + len(body) <= limit
     assert LINK in html.unescape(body)
     assert "…" in body
 
 
 def test_a_link_that_does_not_fit_is_told() -> None:
-    problem = place(SMS).tell(Notice("review", "case_1", "?", LINK + "x" * 200))
+    problem = place(SMS).send(Notice("review", "case_1", "?", LINK + "x" * 200))
     assert problem is not None
     assert problem.permanent
     assert "the link is too long for Twilio" in str(problem)

@@ -17,9 +17,9 @@ from kit.stores import SHARED, asked, databases
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.delivery import slack_presses
-from askfirst.delivery.base import Button, Ended, Notice, Press, PressAnswer
+from askfirst.delivery.base import APPROVE_LABEL, OPEN_LABEL, Button, Ended, Notice, Press, PressAnswer
 from askfirst.delivery.slack import SlackDelivery
-from askfirst.delivery.slack_blocks import APPROVE_LABEL, MOST_TEXT, OPEN_LABEL
+from askfirst.delivery.slack_blocks import TEXT_LIMIT
 from askfirst.delivery.slack_presses import SlackUser, confirmed_address
 from askfirst.delivery.slack_socket import SocketMode
 from askfirst.errors import DeliveryError, InvalidConfiguration
@@ -297,7 +297,7 @@ async def test_what_does_not_fit_is_cut_visibly_and_cannot_be_approved_there(
         _, sent = await rig.ask(
             "t", refund({"letter": "x" * 3_900, "more": "y" * 3_900, "last": "z" * 3_000})
         )
-        assert len(rig.text(sent)) < MOST_TEXT + 1000
+        assert len(rig.text(sent)) < TEXT_LIMIT + 1000
         assert "more characters on the page" in rig.text(sent)
         assert rig.buttons(sent) == ["Reject", APPROVE_LABEL]
 

@@ -18,10 +18,19 @@ from kit.telegram_server import CHAT, STRANGER, TOKEN, Refusal, TelegramServer, 
 from kit.warm_python import warm_python
 
 from askfirst.delivery import telegram_presses
-from askfirst.delivery.base import Button, Delivery, Ended, Notice, Press, PressAnswer, PressDelivery, Sent
+from askfirst.delivery.base import (
+    OPEN_LABEL,
+    Button,
+    Delivery,
+    Ended,
+    Notice,
+    Press,
+    PressAnswer,
+    PressDelivery,
+    Sent,
+)
 from askfirst.delivery.stored_posts import KEPT_SECONDS
 from askfirst.delivery.telegram import TelegramDelivery
-from askfirst.delivery.telegram_messages import OPEN_LABEL
 from askfirst.errors import DeliveryError
 from askfirst.hitl.testing import FakeClock
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from askfirst.checkpointer.memory import MemoryCheckpointer
 from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 from askfirst.delivery import Ended, Notice, TerminalDelivery, answering_in_terminal
-from askfirst.delivery.terminal_answers import InStore
+from askfirst.delivery.terminal_answers import OpenInStore
 from askfirst.errors import DeliveryError, HitlStaleAnswer
 from askfirst.messages import call_digest
 from askfirst.requests import ApproveRequest, ConfirmRequest, HitlRequest, StoredRequest
@@ -444,7 +444,7 @@ async def test_an_answer_counts_only_for_what_was_shown() -> None:
     async with MemoryCheckpointer() as checkpointer:
         await checkpointer.save_pending_request("t", asked("c1", 1))
         [stored] = await checkpointer.pending()
-        shown = InStore(checkpointer, stored, "Ada", Standing())
+        shown = OpenInStore(checkpointer, stored, "Ada", Standing())
         assert await shown.is_open()
         await checkpointer.cancel("t", "c1")
         await checkpointer.save_pending_request("t", asked("c1", 1_000_000))
@@ -469,7 +469,7 @@ async def test_an_answer_is_bound_to_what_was_shown_also_in_a_race() -> None:
         await checkpointer.save_pending_request("t", asked("c1", 1))
         [stored] = await checkpointer.pending()
         with pytest.raises(HitlStaleAnswer):
-            await InStore(checkpointer, stored, "Ada", Standing()).answer({"decision": "approve"})
+            await OpenInStore(checkpointer, stored, "Ada", Standing()).answer({"decision": "approve"})
 
 
 async def test_a_deadline_closes_a_request_that_nobody_else_watches() -> None:
@@ -480,7 +480,7 @@ async def test_a_deadline_closes_a_request_that_nobody_else_watches() -> None:
         )
         await checkpointer.save_pending_request("t", request)
         [stored] = await checkpointer.pending()
-        shown = InStore(checkpointer, stored, "Ada", clock)
+        shown = OpenInStore(checkpointer, stored, "Ada", clock)
         closing = asyncio.create_task(shown.closed())
         done, _ = await asyncio.wait([closing], timeout=0.05)
         assert not done

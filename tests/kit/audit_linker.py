@@ -17,7 +17,8 @@ from kit.stores import connect
 
 
 async def work(kind: str, address: str, name: str, acts: int, dies: bool) -> None:
-    """Write ``acts`` acts, and link the chain now and then; with ``dies``, be killed between a link's statements."""
+    """Write ``acts`` acts, and link the chain now and then; with ``dies``, be killed between two statements of
+    linking."""
     async with connect(kind, address) as checkpointer:
         engine = checkpointer.engine
         for number in range(acts):
@@ -30,7 +31,8 @@ async def work(kind: str, address: str, name: str, acts: int, dies: bool) -> Non
 
 
 def dying() -> Transaction[int]:
-    """A link transaction whose process is killed after its rows and its head are written, before the commit."""
+    """A transaction that links; its process is killed after it wrote its rows and the chain's head, before the
+    commit."""
     linking = audit_chain.link()
     answer = None
     while True:

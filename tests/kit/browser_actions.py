@@ -1,7 +1,7 @@
 """What a person does in a browser, and reads there.
 
-Playwright's ``click`` returns when the page that it leads to begins to arrive. What comes after a click here looks at
-a page that has arrived whole, so that a test does not depend on how fast that is.
+Playwright's ``click`` returns when the next page begins to arrive. The functions here wait until that page has
+arrived completely, so that tests do not depend on its speed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def click_now(target: Any) -> None:
 
 
 def focused_now(target: Any) -> None:
-    """Wait until this has the focus: a browser gives it to what asks for it after the page has arrived."""
+    """Wait until this element has the focus: a browser moves the focus only after the page has arrived."""
     target.and_(target.page.locator(":focus")).wait_for(state="attached")
 
 

@@ -1,8 +1,8 @@
-"""Bytecode in a folder of its own, so that modules are compiled once and not in every process that tests start.
+"""A separate folder for bytecode, so that modules are compiled once and not in every process that tests start.
 
-If the environment forbids Python to write bytecode, as containers do, it means the source tree: nothing is written
-there. conftest.py imports this module first. As a program it prints the folder, and links the bytecode that the
-libraries were installed with into it.
+If the environment forbids Python to write bytecode, as containers do, the ban is meant for the source tree, where
+nothing is written. conftest.py imports this module first. As a program it prints the folder, and links the bytecode
+that the libraries were installed with into it.
 """
 
 from __future__ import annotations

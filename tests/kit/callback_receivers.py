@@ -20,7 +20,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class Receiver:
-    """The requests that came in, and the answer to each; with ``answer=None`` there is no answer."""
+    """The requests that came in, and the answer to each; with ``answer=None`` the connection is never answered."""
 
     port: int = 0
     answer: bytes | None = OK

@@ -61,7 +61,7 @@ class Rig:
         return asyncio.create_task(self.client.request("POST", f"{self.served.url}/v1/reviews", json=body))
 
     async def answer(self, notice: Notice, action: str, data: Any = None) -> None:
-        """What the page sends when the person has decided."""
+        """Submit the decision that the page would submit for the person."""
         assert notice.review_url is not None
         page = urlsplit(notice.review_url)
         said = {"action": action} if data is None else {"action": action, "data": data}
@@ -69,7 +69,7 @@ class Rig:
         assert done.status_code == 200, done.text
 
     async def case(self, notice: Notice) -> Opened:
-        """The case as its page sees it."""
+        """The case as its page gets it."""
         hitl = {"case_id": notice.case_id, "review_url": notice.review_url, "submit_token": "none"}
         return Opened(self.agent, hitl)
 

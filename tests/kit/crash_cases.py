@@ -1,4 +1,4 @@
-"""What the crash matrices share: running lives, some at once, and waiting between one life and the next."""
+"""What the crash matrices share: running lives, some at a time, and waiting between one life and the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AT_ONCE = 24
 
 
 async def lives(track: RaceTrack, target: str, jobs: list[dict[str, Any]]) -> list[RaceOutcome]:
-    """Run lives, some at once."""
+    """Run lives, some at a time."""
     outcomes: list[RaceOutcome] = []
     for first in range(0, len(jobs), AT_ONCE):
         outcomes += await track.race(target, jobs[first : first + AT_ONCE])

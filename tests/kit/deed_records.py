@@ -1,4 +1,4 @@
-"""Comparing what tools really did and people really said with what the store has on record."""
+"""Comparing what tools really did and people really answered with what the store has on record."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Said(NamedTuple):
 
 @dataclass
 class Truth:
-    """What really happened, independent of the store."""
+    """What really happened, recorded outside of the store."""
 
     deeds: list[Deed] = field(default_factory=list[Deed])
     said: list[Said] = field(default_factory=list[Said])
@@ -218,7 +218,7 @@ _DECISIONS = {"human_approve": "approve", "human_deny": "deny", "human_edit": "e
 
 
 def _undecided(call_id: str, hitl: dict[str, Any], record: _Record) -> Iterator[str]:
-    """Decisions on record of a result that nobody made."""
+    """The recorded decisions of a result that no person made."""
     decision = hitl.get("decision")
     about = [it for it in record.requests if it.question_id.split(":")[0] == call_id]
     if decision in _DECISIONS:

@@ -1,4 +1,4 @@
-"""What the tests of pausing share: tools that record their effects, and models that continue from any transcript."""
+"""What the tests of pausing share: tools that record their effects, and models that can continue any transcript."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from typing import Any
 from askfirst.display import Display
 from askfirst.requests import ApproveRequest, EscalateRequest
 from askfirst.service.case import Case
-from askfirst.service.case_state import CaseState, Outcome, Previous, Step, Trail
-from askfirst.service.continuation import GoingOn
+from askfirst.service.case_state import CaseState, GoingOn, Outcome, Previous, Step, Trail
 from askfirst.service.pages.choices import Reading
 from askfirst.service.pages.decision import decision_of
 from askfirst.service.pages.row import View

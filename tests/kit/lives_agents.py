@@ -99,9 +99,9 @@ async def opened(url: str) -> AsyncGenerator[Checkpointer]:
 
 @contextmanager
 def sure_of_its_lease() -> Generator[None]:
-    """Switch off the extra commits by which a slow process renews its short lease: a fast process makes none.
+    """Switch off the extra commits by which a slow process renews its short lease; a fast process makes none.
 
-    So a life passes the same points on a busy machine as on a quiet one.
+    So a life passes the same crash points on a busy machine as on a quiet one.
     """
     with mock.patch.object(SqlCheckpointer, "lease_seconds", 30.0):
         yield
@@ -194,7 +194,7 @@ class Life:
 
 
 def reply(request: HitlRequest, scenario: Scenario) -> Any:
-    """What the person says."""
+    """The person's answer."""
     match request.payload.kind:
         case "approve" if scenario.answer == "edit":
             return {"decision": "edit", "edited_args": {"amount": 7}}

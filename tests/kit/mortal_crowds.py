@@ -41,7 +41,7 @@ class Member:
     agent: Agent
 
     async def live(self, act: Act) -> None:
-        """Run an act; it may die, another member may have been first, and the store may fail."""
+        """Run an act. It may fail: the process may die, another member may be first, or the store may fail."""
         task = asyncio.current_task()
         assert task is not None
         self.life.tasks.add(task)
@@ -104,7 +104,7 @@ class Crowd:
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
-    # Who is there.
+    # Members.
 
     async def join(self, *, risk: float = RISK) -> Member:
         """A new process."""
@@ -147,7 +147,7 @@ class Crowd:
             tool_gate=gate,
         )
 
-    # What they do.
+    # Tools.
 
     async def do(self, life: Life, amount: int, ctx: ToolContext) -> str:
         """The body of every tool."""
@@ -160,7 +160,7 @@ class Crowd:
         life.risk()
         return told(ctx.tool_name, amount, ctx.attempt)
 
-    # What anybody may do at any time.
+    # Acts that any member may do at any time.
 
     async def do_something(self) -> None:
         """One random act of a random member."""
@@ -266,7 +266,7 @@ class Crowd:
             *[self._time_passes] * 3,
         ]
 
-    # What people say.
+    # Answers.
 
     async def answer(self, store: SqlCheckpointer) -> None:
         """A person answers or cancels an open request."""
@@ -306,7 +306,7 @@ class Crowd:
         moment = self.dice.choice([0, 0, 0.0005, 0.002])
         await asyncio.sleep(moment)
 
-    # How it goes.
+    # The whole episode.
 
     async def run(self, deeds: int) -> None:
         """Run all acts at once, until every member has ended or died; then bring the thread to its end."""
@@ -326,13 +326,13 @@ class Crowd:
         return sum(it.life.is_over for it in self.members)
 
     async def bury(self) -> None:
-        """Let the writes that dead members had sent arrive, or fail."""
+        """Wait until the writes that dead members had sent have arrived or failed."""
         unheard = [job for it in self.members for job in it.life.unheard]
         if unheard:
             await asyncio.wait(unheard)
 
     async def rest(self) -> None:
-        """Resume with a member that does not die until nothing is left to do; leases of dead members lapse."""
+        """Resume, with a member that does not die, until nothing is left to do; leases of dead members lapse."""
         if await self.desk.load(THREAD) is None:
             return
         await self.pass_time(2)
@@ -367,5 +367,5 @@ class Crowd:
         return (await it.agent.prompt("one more thing")).status
 
     async def _answer_in_time(self) -> None:
-        with suppress(AskfirstError):  # somebody else was first
+        with suppress(AskfirstError):  # another member was first
             await self.answer(self.desk)

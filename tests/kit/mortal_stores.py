@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from askfirst.checkpointer.memory import MemoryCheckpointer
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.concurrency import Decided
+from askfirst.concurrency import UncancellableFuture
 from askfirst.errors import StoreError
 from askfirst.hitl.testing import FakeClock
 from askfirst.store.store import Store
@@ -55,7 +55,7 @@ class Life:
         self._risk = 0.0
 
     def risk(self) -> None:
-        """Maybe die here; raises `Died` if the process dies now or has died."""
+        """Die here by chance; raises `Died` if the process dies now or has died."""
         self.check()
         if self._dice.random() < self._risk:
             self.end()
@@ -114,7 +114,9 @@ class MortalStore:
         job: asyncio.Future[Any] = work(*args, **options)
         self._last = job
         if fate == "dies unheard":
-            job.add_done_callback(lambda job: job.exception())  # nobody hears of that
+            job.add_done_callback(
+                lambda job: job.exception()
+            )  # its process is dead, so nobody handles the error
             life.unheard.append(job)
             life.end()
             raise Died
@@ -124,17 +126,17 @@ class MortalStore:
 def _without_reply(job: asyncio.Future[Any] | None) -> asyncio.Future[Any]:
     """The failure of a write whose reply is lost. It comes only after ``job`` is done: this write, or the one before
     it."""
-    heard: asyncio.Future[Any] = Decided()
+    heard: asyncio.Future[Any] = UncancellableFuture()
 
     def fail(job: asyncio.Future[Any] | None) -> None:
         if job is not None:
-            job.exception()  # nobody hears of that either
+            job.exception()  # the same
         heard.set_exception(StoreError("the line went dead"))
 
     if job is None:
         fail(None)
     else:
-        job.add_done_callback(fail)  # also if it is done: others may still have to hear of that
+        job.add_done_callback(fail)  # even if it is done: its other callbacks may not have run yet
     return heard
 
 

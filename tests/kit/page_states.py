@@ -9,9 +9,8 @@ from typing import Any
 
 from askfirst.display import Display
 from askfirst.requests import EscalateRequest
-from askfirst.service.case import Case
-from askfirst.service.case_state import CaseState, Outcome, Previous, Step, Trail
-from askfirst.service.continuation import GoingOn
+from askfirst.service.case import Case, Held
+from askfirst.service.case_state import CaseState, GoingOn, Outcome, Previous, Step, Trail
 from askfirst.service.pages import (
     Reader,
     render_foreign,
@@ -158,7 +157,10 @@ def _asked() -> dict[str, Scene]:
     waiting = refund().request
     assert waiting is not None
     endless = waiting.model_copy(update={"timeout_seconds": None})
-    before = (Step("person", "Please move them."),)
+    before = (
+        Step("person", "Please move them."),
+        Step("tool", "no such team: Suport", "find_team", is_error=True),
+    )
     few = call(
         "move",
         {"count": 1, "team": "Support"},
@@ -170,6 +172,9 @@ def _asked() -> dict[str, Scene]:
         "case_0", {f"option_{n}": "old " * 200 for n in range(300)}, "edit", None, None, None
     )
     round_before = Previous("case_0", {**REFUND_ARGS, "order_id": "A-1041"}, "edit", None, None, None)
+    was = {**REFUND_ARGS, "cents": 5900}
+    yours = Previous("case_0", was, "changes", "Without the shipping.", "Ada Ngo", NOW - 60, is_yours=True)
+    nobodys = Previous("case_0", was, "changes", "Without the shipping.", None, NOW - 60)
     return {
         "approval-everything": Scene(
             call("move", pair, EVERYTHING, "staff", details=reasons), sight={"before": before}
@@ -190,6 +195,8 @@ def _asked() -> dict[str, Scene]:
         "approval-old": Scene(
             dataclasses.replace(refund(), created_at=NOW - 86_400 * 40), sight={"previous": round_before}
         ),
+        "approval-round-yours": Scene(refund(), sight={"previous": yours}),
+        "approval-round-nobodys": Scene(refund(), sight={"previous": nobodys}),
         "approval-last-minute": Scene(_left(20, "reject")),
         "approval-round-many": Scene(many, sight={"previous": rewritten}),
         "approval-usual": Scene(rollout()),
@@ -482,6 +489,14 @@ def _afterwards() -> dict[str, Scene]:
         return after("answered", sight={"trail": Trail(by, **trail)})
 
     asked = ended(refund(), "edit", {"feedback": "Say what is broken."})
+    withdrawn = refund(status="cancelled", reason="The customer called it off.")
+    declining: dict[str, Any] = {"declined": True, "reason": "I do not know the customer."}
+    question = dataclasses.replace(
+        cases.agent_selection(), reason="the person cannot answer this: not my team"
+    )
+    unanswered = dataclasses.replace(question, status="cancelled", declined_by={}, ended_at=NOW)
+    again = Held("edit", NOW, NOW + 5, None, None, {}, {"action": "edit", "data": {"feedback": "Cheaper."}})
+    cannot = Held("decline", NOW, NOW + 5, None, None, {}, {"action": "decline", "data": declining})
     named = dataclasses.replace(asked, next_case_id="review_01a1")
     nothing = ended(cases.confirmation(), "confirm", {"confirmed_items": []})
     more = ended(cases.service_case("approval", prompt="Deploy v2?"), "approve", {"ticket": "7"})
@@ -493,6 +508,17 @@ def _afterwards() -> dict[str, Scene]:
         "late-held": held(notice="held", action="reject"),
         "held-soon": held(is_yours=True, held_until=NOW),
         "held-another": held(action="confirm", by=None),
+        "held-again": Scene(
+            refund(held=again), _standing("held", refund(), action="edit", held_until=NOW + 5, is_yours=True)
+        ),
+        "held-declined": Scene(
+            dataclasses.replace(cases.agent_selection(), held=cannot),
+            _standing("held", refund(), action="decline", held_until=NOW + 5, is_yours=True),
+        ),
+        "declined": Scene(unanswered, _standing("cancelled", unanswered, is_yours=True, by=None)),
+        "withdrawn-by-the-asker": after("cancelled", withdrawn, {"trail": Trail(is_askers=True)}),
+        "withdrawn-by-somebody": after("cancelled", withdrawn, {"trail": Trail(actor="ops@web-1")}),
+        "known-you": after("answered", by=None, is_yours=True),
         "next-round": after("changes_asked", named, has_next=True, is_yours=True),
         "next-round-named": Scene(
             named, _standing("changes_asked", named, is_yours=True), sight={"nonce": ""}

@@ -125,7 +125,7 @@ async def _prompt(agent: Agent, store: Checkpointer, job: dict[str, Any], start:
 
 
 async def _wait(agent: Agent, store: Checkpointer, job: dict[str, Any], start: Start) -> str:
-    """Wait for the person in this process, through a channel, before the others begin to answer."""
+    """Wait for the person's answer in this process, through a channel, before the other racers begin to answer."""
     waiting = asyncio.create_task(agent.resume())
     await until(lambda: waiting.done() or agent.in_flight_hitl_request is not None)
     await start()

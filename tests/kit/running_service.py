@@ -56,9 +56,7 @@ class HandClock:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(
-            0.002
-        )  # with none at all, whatever is done again and again would keep a core busy
+        await asyncio.sleep(0.002)  # without any sleep, a repeated task would keep a core busy
 
     def turn(self, seconds: float) -> None:
         self.time += seconds
@@ -66,7 +64,7 @@ class HandClock:
 
 class _Server(uvicorn.Server):
     def capture_signals(self) -> Any:
-        return nullcontext()  # pytest's own stay
+        return nullcontext()  # pytest's own handlers stay
 
 
 class _Hasty:

@@ -167,7 +167,7 @@ class Points:
 def serve(job: dict[str, Any]) -> None:
     """Run a server until it is killed."""
     background.SWEEP_SECONDS = background.HINT_SECONDS = 0.05
-    callbacks.TAKEN_MILLISECONDS = cases.TELL_MILLISECONDS = 400
+    callbacks.TAKEN_MILLISECONDS = cases.ON_CASE_LEASE_MILLISECONDS = 400
     if job["crash"] is not None:  # a living server keeps its claims, also on a busy machine
         deliveries.LEASE_MILLISECONDS = 400
     Points(job["crash"], job["log"]).watch()
@@ -213,7 +213,7 @@ def _noting(path: str) -> OnCase:
 
 
 def main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are buried by the kernel
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for ended children: the kernel removes them
     warm_zygote.load()
     for dialect in ("sqlite", "postgresql", "mysql"):
         migration(dialect, None)

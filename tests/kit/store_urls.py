@@ -11,8 +11,8 @@ STORES = ("sqlite", "postgresql", "mysql")
 
 
 class StoreUrls:
-    """A database of each kind, made at its first use; PostgreSQL and MySQL on their own servers, because fifty
-    processes connect to them."""
+    """A database of each kind, made at its first use. PostgreSQL and MySQL databases are on separate servers, because
+    fifty processes connect to them."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder

@@ -198,7 +198,8 @@ class Throwaway(ABC):
         return shorten(self.log.read_text(errors="replace"))
 
     def _surroundings(self) -> dict[str, Any]:
-        """How its processes run: a plain environment, an own session (no Ctrl-C), not as root."""
+        """How the server's processes run: with a plain environment, in a separate session (no Ctrl-C), not as
+        root."""
         environment = {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin", "LC_ALL": "C", "TZ": "UTC"}
         # MariaDB, when it starts, removes what it takes for its own leftovers there: other servers' temporary tables.
         environment["TMPDIR"] = str(self.directory)

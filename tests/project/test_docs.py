@@ -235,7 +235,7 @@ INTERNAL = {
     "Made",
     "UNWRITABLE",
     "Why",
-    "anonymous",
+    "attributed",
     "check_depth",
     "check_in_time",
     "check_names",
@@ -245,8 +245,8 @@ INTERNAL = {
     "invalid_value",
     "plain_init",
     "schema_check",
-    "signed",
     "unwritable",
+    "without_attribution",
     "without_edits",
 }
 """What other rooms of the package use of these modules, and what is no part of the API."""
@@ -334,7 +334,7 @@ PERMISSION_VALUES = (
     permissions.ActionGuardrail,
 )
 RUNNERS = (askfirst.run_agent, askfirst.run_agent_resume, checkpoints.resume_checkpoint)
-INSIDE = {"fit", "drop", *members_of(askfirst.Middleware)}
+INSIDE = {"fit", "forget_request", *members_of(askfirst.Middleware)}
 RESPONDING = {"channel", "detach", "respond", "abort_pending", "prompt", "resume", "load"}
 
 MEMBERS = {

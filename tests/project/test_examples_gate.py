@@ -133,7 +133,7 @@ def worker(broker: str, queue: str, folder: Path) -> Iterator[subprocess.Popen[b
     environ = {
         **os.environ,
         "CELERY_BROKER_URL": broker,
-        "LOOK_AGAIN_SECONDS": "0.1",
+        "RETRY_SECONDS": "0.1",
         "PYTHONPATH": os.pathsep.join([str(EXAMPLES), str(ROOT)]),
     }
     with (folder / "worker.log").open("ab") as log:

@@ -1,4 +1,4 @@
-"""What holds whatever happens holds on every store."""
+"""The proofs run on every store."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ SLOW = settings(
     max_examples=10,
 )
 Next = Callable[[AgentResult, list[ApprovalResponse]], Coroutine[Any, Any, AgentResult]]
-orders = st.integers(0, 2**32).map(Random)  # a `randoms()` would answer in the same order most of the time
+orders = st.integers(0, 2**32).map(Random)  # Hypothesis' own `randoms()` would mostly give the same order
 gates = st.sampled_from(["batch", "each"])
 _numbers = itertools.count()
 
 
 async def answer_all(tree: Tree, result: AgentResult, order: Random, go_on: Next) -> AgentResult:
-    """Give the answers that people will ever give, some at a time, as the calls come up."""
+    """Answer the calls as they become pending, some at a time, until nobody answers any more."""
     while result.status == "paused":
         ready = [each for each in pending_ids(result) if tree.says[each] != "never"]
         if not ready:
@@ -51,7 +51,7 @@ async def answer_all(tree: Tree, result: AgentResult, order: Random, go_on: Next
 
 
 def check(tree: Tree, deeds: Deeds, result: AgentResult) -> None:
-    """What was to be done was done, once, and nothing else."""
+    """Assert that the expected deeds were done, each once, and no others."""
     expected, completes = tree.expected()
     assert sorted(deeds.done) == expected
     assert result.status == ("completed" if completes else "paused")
@@ -62,7 +62,7 @@ def check(tree: Tree, deeds: Deeds, result: AgentResult) -> None:
 
 
 def plain(messages: tuple[Message, ...]) -> list[Message]:
-    """A transcript without what differs from thread to thread."""
+    """A transcript without the values that differ from thread to thread."""
     return [
         message.model_copy(update={"details": None})
         if isinstance(message, ToolResultMessage) and "thread_id" in (message.details or {})
@@ -71,7 +71,7 @@ def plain(messages: tuple[Message, ...]) -> list[Message]:
     ]
 
 
-# In memory: every step goes through JSON, to agents made anew.
+# In memory: the checkpoint is encoded as JSON at every step, and the agents are made anew.
 
 
 async def in_memory(tree: Tree, order: Random) -> AgentResult:
@@ -105,11 +105,11 @@ def test_the_transcript_does_not_depend_on_the_order_of_answers(
     )
 
 
-# On stores: every step by a fresh agent, answers given with the resuming or left in the store before.
+# On stores: a new agent for every step. Answers are given to `resume`, or settled in the store before it.
 
 
 class Stored:
-    """A run of a tree on a store that is opened for each step, where it outlives that."""
+    """A run of a tree on a store that is opened again for each step, if the store outlives its process."""
 
     def __init__(self, tree: Tree, database: Database | None, order: Random) -> None:
         self.tree = tree
@@ -164,7 +164,7 @@ def test_the_same_on_a_store(root: Any, gate: str, order: Random) -> None:
 def test_the_stored_transcript_does_not_depend_on_the_order_of_answers(
     root: Any, order: Random, other: Random
 ) -> None:
-    """Nor on whether there is a store."""
+    """Nor does it depend on whether there is a store."""
     tree = Tree(root)
     runs = [asyncio.run(Stored(tree, None, each).run()) for each in (order, other)]
     runs.append(asyncio.run(in_memory(tree, order)))

@@ -1,8 +1,8 @@
-"""The crash matrix: processes killed at every commit and around every tool body, and their threads resumed.
+"""The crash matrix: processes are killed at every commit and around every tool body, and their threads are resumed.
 
-Each scenario is lived through once to learn the points that it passes. Then there is a process for every point,
-killed there with SIGKILL, and after that a fresh one that goes on. What is stored, and what took effect, is
-looked at in between and at the end. The table is printed at the end of the test run.
+Each scenario is run once to learn the crash points that it passes. Then for every point a process is killed there
+with SIGKILL, and a new process resumes the thread. The stored state and the effects are checked after the kill and at
+the end. The table is printed at the end of the test run.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ async def test_a_process_may_die_anywhere(
 
 
 async def _warm_up(url: str, track: RaceTrack, folder: Path) -> None:
-    """Live a life in the process that the others are forked from."""
+    """Run one life in the process that the others are forked from."""
     model = Case("once, then skip", "", 0, f"{folder.name}-warm-up", folder / "warm-up", [])
     await track.race(LIVE, [], warm_up=model.job(url, None))
 
 
 async def _cases(url: str, scenario: str, track: RaceTrack, folder: Path) -> list[Case]:
-    """Live through a scenario once, undisturbed; every point that it passed is a case."""
+    """Run a scenario once without a crash; every point that it passes is a case."""
     slug = f"{folder.name}-{scenario}".replace(" ", "-").replace(",", "")
     model = Case(scenario, "", 0, f"{slug}-whole", folder / "whole", [])
     await _prepare(url, [model], track)
@@ -109,7 +109,7 @@ async def _cases(url: str, scenario: str, track: RaceTrack, folder: Path) -> lis
 
 
 async def _prepare(url: str, cases: list[Case], track: RaceTrack) -> None:
-    """Where a scenario begins with an effect in doubt, have one process each die in the middle of it."""
+    """For a scenario that begins with an effect in doubt: have a process die within the effect, for each case."""
     first_crash = SCENARIOS[cases[0].scenario].first_crash
     if first_crash is not None:
         for death in await lives(track, LIVE, [case.job(url, (first_crash, 0)) for case in cases]):
@@ -126,7 +126,7 @@ def _effects_of_an_undisturbed_life(scenario: Scenario) -> int:
 
 
 async def _judge(case: Case, end: RaceOutcome, checkpointer: Checkpointer, row: Tally) -> list[str]:
-    """Whether all is well with a thread that was killed and resumed; what is not, in words."""
+    """The faults of a thread that was killed and resumed, each as a sentence."""
     row.tried += 1
     final = await checkpointer.load(case.thread_id)
     if not end.won or end.value["status"] != "completed" or final is None:
@@ -155,13 +155,16 @@ def _transcript_problems(case: Case, final: StoredThread) -> list[str]:
 
 
 def _lost_requests(case: Case, end: RaceOutcome, final: StoredThread) -> list[str]:
-    """What was asked stays asked, what was answered stays answered, and nobody has to answer twice."""
+    """The requests and answers that the crash lost: every request stays open, every answer stays settled, and nobody
+    answers twice."""
     problems: list[str] = []
     before = case.crashed.requests if case.crashed is not None else {}
     opened, settled = case.reached.count("request.opened"), case.reached.count("request.settled")
-    begun = case.reached.count("before:request.settled")  # whoever waits may see an answer before its point
+    begun = case.reached.count(
+        "before:request.settled"
+    )  # a waiting process may get an answer before the crash point after its commit
     answered = [known for known in before.values() if known.status == "answered"]
-    earlier = 1 if SCENARIOS[case.scenario].first_crash else 0  # the approval that the first life got
+    earlier = 1 if SCENARIOS[case.scenario].first_crash else 0  # the approval that the first life was given
     if opened and not before:
         problems.append("the request is gone")
     if not settled <= len(answered) - earlier <= begun:
@@ -169,7 +172,7 @@ def _lost_requests(case: Case, end: RaceOutcome, final: StoredThread) -> list[st
     for known in before.values():
         now = final.requests[known.question_id]
         if attempt_of(now.request) > attempt_of(known.request):
-            continue  # in doubt once more, which is another question
+            continue  # in doubt again, which is another request
         if now.request != known.request:
             problems.append(f"{known.question_id} was asked anew")
         if known.status == "answered" and (now != known or known.question_id in end.value["answered"]):
@@ -181,7 +184,8 @@ def _lost_requests(case: Case, end: RaceOutcome, final: StoredThread) -> list[st
 
 
 def _wrong_effects(case: Case, final: StoredThread) -> list[str]:
-    """Exactly one effect where nothing was in doubt; where it was, what the tool's kind and the person allow."""
+    """The faults of the effects: exactly one if nothing was in doubt; else as many as the tool's kind and the person
+    allow."""
     scenario, problems = SCENARIOS[case.scenario], []
     in_doubt = set(case.crashed.effects) if case.crashed is not None else set()
     done = entries(case.effects)
@@ -209,7 +213,7 @@ def _expected_times(name: str, scenario: Scenario, before: int, *, in_doubt: boo
     if name in ("pay", "step"):
         if in_doubt:
             return before + (scenario.doubt == "retry")
-        if scenario.first_crash is not None:  # it was in doubt in the life before, and that is settled
+        if scenario.first_crash is not None:  # it was in doubt in the life before, which a person has settled
             return before
         return 1
     return before if resolved else before + 1

@@ -20,7 +20,7 @@ RUNS = "(cancel_order runs: A-1042)"
 
 
 class Bots:
-    """Workers of `examples/slack_bot.py` on one database, and what they have printed."""
+    """Workers of `examples/slack_bot.py` on one database, and their output."""
 
     def __init__(self, slack: LocalSlack, folder: Path) -> None:
         self._slack = slack
@@ -81,7 +81,7 @@ def posted(slack: LocalSlack, thread: str) -> list[str]:
 
 
 async def asked(slack: LocalSlack, people: People) -> tuple[str, str]:
-    """Have the agent ask; the thread, and the card."""
+    """Have the agent ask; returns the thread and the card."""
     thread = await people.say(CHANNEL, "cancel my order A-1042")
     await slack.until(lambda: card(slack, people, thread), PATIENCE)
     return thread, card(slack, people, thread) or ""
@@ -100,7 +100,9 @@ async def test_ten_presses_on_two_workers_after_a_kill_run_the_tool_once(
     before = slack.messages[CHANNEL, ts]
     await asyncio.gather(*(people.press(CHANNEL, ts, "Approve", message=before) for _ in range(10)))
     await slack.until(lambda: "It ran: A-1042 is cancelled." in slack.text(CHANNEL, ts), PATIENCE)
-    await slack.until(lambda: card(slack, people, thread) not in (None, ts), PATIENCE)  # it asks to post
+    await slack.until(
+        lambda: card(slack, people, thread) not in (None, ts), PATIENCE
+    )  # the next card asks to post
     assert workers.runs == 1
     assert "Approved by Ada." in slack.text(CHANNEL, ts)
 
@@ -112,10 +114,10 @@ async def test_a_worker_dies_between_a_press_and_its_answer(
     slack, people, workers = bots
     first = await workers.start()
     thread, ts = await asked(slack, people)
-    slack.ack_seconds = 0.5  # the person sees that nothing came back, and presses again
+    slack.ack_seconds = 0.5  # the person sees no answer, and presses again
     before = slack.messages[CHANNEL, ts]
     pressing = asyncio.create_task(people.press(CHANNEL, ts, "Approve", message=before))
-    for _ in range(turns):  # a little later each time: before, within and after the settling
+    for _ in range(turns):  # a little later each time: before, during and after the transaction that settles
         await asyncio.sleep(0.001)
     first.kill()
     await asyncio.gather(pressing, first.wait())
@@ -131,6 +133,6 @@ async def test_a_worker_dies_between_a_press_and_its_answer(
     )
     if "It ran: A-1042 is cancelled." in slack.text(CHANNEL, ts):
         assert workers.runs == 1
-    else:  # it died while the tool ran: whether that had its effect is put to a person, and nothing is repeated
+    else:  # the bot died while the tool ran, so the effect is in doubt: a person is asked, and nothing is repeated
         assert workers.runs <= 1
         assert "cancel_order" in slack.text(CHANNEL, card(slack, people, thread) or "")

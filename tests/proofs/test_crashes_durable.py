@@ -1,4 +1,5 @@
-"""Waits that outlive their processes: killed with SIGKILL wherever it hurts, on each store that can be shared."""
+"""Waits that outlive their processes: clients are killed with SIGKILL at every critical point, on each shared
+store."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ WORK = f"{work.__module__}:{work.__name__}"
 
 @dataclass
 class Site:
-    """Our service, those who call it counted; and people who answer every link they are sent."""
+    """Our service, with a count of its requests; and people who answer every link they get."""
 
     url: str
     headers: dict[str, str]
@@ -65,7 +66,8 @@ class Site:
         return entries(self.folder / f"{key}.links")
 
     async def answer_all(self, keys: list[str]) -> None:
-        """Be the people, until cancelled. They are slow: it is stored by then that they have got the link."""
+        """Play the people until cancelled. They answer slowly, so that it is stored by then that they have the
+        link."""
         async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             while True:
                 for lines in map(self._lines, keys):
@@ -81,7 +83,7 @@ class Site:
     async def race(
         self, track: RaceTrack, target: str, jobs: list[dict[str, Any]], people_for: list[str]
     ) -> list[RaceOutcome]:
-        """Let lives run, with people who answer some of them."""
+        """Run lives at once, while people answer the links of some of them."""
         await track.race(WARM_UP, [], warm_up=self.job("warm-up", None))
         people = asyncio.create_task(self.answer_all(people_for))
         racing = asyncio.create_task(track.race(target, jobs, timeout=PATIENCE))
@@ -96,7 +98,7 @@ class Site:
 
 
 class _Counting:
-    """The service with somebody at its door who counts."""
+    """The service, wrapped so that requests are counted."""
 
     def __init__(self, app: Any, asked: Counter[str]) -> None:
         self.app = app
@@ -139,7 +141,7 @@ async def test_another_process_goes_on(database: Database, race_track: RaceTrack
     async with site(database, tmp_path) as it:
         jobs = [it.job(die, die) for die in DEATHS]
         jobs.append(it.job("sent, repeatable", "sent", "an idempotency key"))
-        # Where the answer has to come first, people answer at once; else when nobody is there.
+        # In some cases people have to answer before the crash, so they answer at once; else they answer after it.
         first = await it.race(race_track, WAIT, jobs, ["answered", "ended"])
         assert [life.signal for life in first] == [signal.SIGKILL] * len(jobs)
         keys = [job["key"] for job in jobs]
@@ -147,18 +149,18 @@ async def test_another_process_goes_on(database: Database, race_track: RaceTrack
         assert all(life.won for life in lives), lives
         ends = {key: life.value for key, life in zip(keys, lives, strict=True)}
 
-        # Nobody knows whether these got through, so they are not sent again.
+        # Whether these requests took effect is unknown, so they are not sent again.
         assert ends.pop("about to send") == ends.pop("sent") == {"error": "RequestInDoubt"}
         assert (it.asked["about to send"], it.asked["sent"]) == (0, 1)
         assert it.links("about to send") == it.links("sent") == []
-        # Of this one it is promised that a second time does no harm.
+        # This request has an idempotency key, so sending it twice does no harm.
         assert it.asked.pop("sent, repeatable") == 2
-        # Everything else was sent once, and every person was sent one link, of the case that was decided.
+        # Every other request was sent once, and every person was sent one link, to the case that was decided.
         for key, end in ends.items():
             assert (end["status"], end["action"]) == ("completed", "approve"), key
             assert it.asked.get(key, 1) == 1, key
             assert it.links(key) == [end["case"]], key
-        # And once more: the outcome stays what it is, and nothing is sent.
+        # One more life: the outcome stays the same, and nothing is sent.
         again = await it.race(race_track, WAIT, [it.job(key, None) for key in ("delivered", "ended")], [])
         assert [life.value for life in again] == [ends["delivered"], ends["ended"]]
         assert (it.asked["delivered"], it.asked["ended"]) == (1, 1)
@@ -166,7 +168,7 @@ async def test_another_process_goes_on(database: Database, race_track: RaceTrack
 
 
 async def _secrets_left(database: Database, it: Site) -> list[str]:
-    """The links that the store still has, of cases that have ended."""
+    """The links of ended cases that the store still has."""
     async with database.checkpointer() as store:
         states = await store.list_checkpoints("askfirst.client.state", limit=1000)
     kept = json.dumps([each.body for each in states])
@@ -179,7 +181,7 @@ TOOL_DEATHS = (
     "sent",
     "stored",
     "delivered",
-    "commit step",  # the run is suspended, and its lease given back
+    "commit step",  # the run is suspended, and its lease is released
     "answered",
     "ended",
     "read",
@@ -216,7 +218,8 @@ async def test_another_process_goes_on_with_an_agents_thread(
 async def test_a_life_dies_at_the_same_commit_however_busy_the_machine_is(
     race_track: RaceTrack, database: Database, tmp_path: Path
 ) -> None:
-    """One that made sure of its lease would die of that, with nothing sent and no review to go on from."""
+    """A life that renewed its lease on a busy machine would die at that extra commit, with nothing sent and no review
+    to resume."""
     async with site(database, tmp_path) as it:
         job = it.job("slow", "commit step")
         slow = {**job, "stands_still": LEASE_SECONDS / 2}
@@ -229,12 +232,12 @@ async def test_a_life_dies_at_the_same_commit_however_busy_the_machine_is(
 async def test_an_answer_that_asks_nobody_is_not_asked_for_twice(
     race_track: RaceTrack, database: Database, tmp_path: Path
 ) -> None:
-    """A tool's request was answered with 401; the process dies before that is kept."""
+    """A tool's request was answered with 401, and the process dies before that answer is stored."""
     async with site(database, tmp_path) as it:
         job = {**it.job("plain", "plain answer"), "headers": {}}
         (first,) = await it.race(race_track, WORK, [job], [])
         assert first.signal == signal.SIGKILL
-        # No review is waited for, so it is the host that goes on with the thread, as after any crash.
+        # No review is pending, so the host resumes the thread, as after any crash.
         (life,) = await it.race(race_track, WORK, [{**job, "die": None, "resume": True}], [])
         ((text, is_error),) = life.value["results"]
     assert is_error
@@ -244,7 +247,7 @@ async def test_an_answer_that_asks_nobody_is_not_asked_for_twice(
 
 @pytest.mark.parametrize("database", ["memory"], indirect=True)
 async def test_nobody_is_asked_about_what_is_over(checkpointer: SqlCheckpointer) -> None:
-    """The first process could not reach the person; by the time of the second one the case has ended."""
+    """The first process could not reach the person. When the second process runs, the case has ended."""
     told: list[str] = []
     tried: asyncio.Queue[str] = asyncio.Queue()
 

@@ -1,7 +1,7 @@
-"""The gate's crash matrix and its races: one decision and one effect for a key, whoever dies and whoever is quick.
+"""The gate's crash matrix and its races: one decision and one effect for each key, whichever processes die or race.
 
-As in `test_crashes`: a scenario is lived through once to learn its points; then a process is killed at each of them,
-and a fresh one makes the same call again.
+As in `test_crashes`, a scenario is run once to learn its crash points. Then a process is killed at each of them, and
+a new process makes the same call again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def test_a_caller_may_die_anywhere(
 
 
 def _judge(store: str, case: Case, had: list[str], end: RaceOutcome, last: RaceOutcome) -> list[str]:
-    """What is not well with a key whose caller was killed, and which was called twice more."""
+    """The faults of a key whose caller was killed and which was called twice more, each as a sentence."""
     row, scenario = tally(store), SCENARIOS[case.scenario]
     row.tried += 1
     if not (end.won and last.won):
@@ -105,7 +105,7 @@ def _judge(store: str, case: Case, had: list[str], end: RaceOutcome, last: RaceO
 
 
 def _allowed(scenario: Scenario, had: list[str], end: RaceOutcome) -> tuple[int, ...]:
-    """How many effects there may be: one, and another only if somebody said so, or if that does no harm."""
+    """How many effects there may be: one; more only if a person chose a retry, or the effect is idempotent."""
     if scenario.effect == "idempotent":
         return (1, 2)
     if end.value["retried"]:

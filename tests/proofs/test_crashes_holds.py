@@ -1,4 +1,4 @@
-"""A decision that is held when its server is killed goes out from another one, once."""
+"""A decision on hold when its server is killed takes effect through another server, once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def nursery() -> Iterator[Nursery]:
 def databases(
     request: pytest.FixtureRequest, tmp_path: Path, fresh_databases: Fresh
 ) -> Iterator[OwnDatabases]:
-    """Databases of a test's own; one on a server that cannot be reached is skipped, or fails in CI."""
+    """Databases for one test. If a server cannot be reached, the test is skipped, or fails in CI."""
     if request.node.callspec.params["store"] in SERVERS:
         fresh_databases.address(request.node.callspec.params["store"])
     with OwnDatabases(tmp_path) as own:
@@ -88,7 +88,7 @@ async def test_what_a_killed_server_held_goes_out_once(
             assert sent.status_code == 303
             assert "case.answered" not in await acts(open_store, hitl["case_id"])
             await until(lambda: _gone(first))
-            # Two others, which both look for what is due.
+            # Two other servers, which both look for due decisions.
             others = [nursery.start(url, port, hold=HOLD), nursery.start(url, free_port(), hold=HOLD)]
             await answers(http)
 

@@ -1,9 +1,9 @@
-"""Servers killed at every write, and before and after it: nothing is lost, nothing happens twice.
+"""Servers are killed before, during and after every write: nothing is lost, and nothing happens twice.
 
-One life of a case is played by a client that insists: it is opened, reminded of, visited, drafted, answered and
-called back. It is lived through once to learn the points that a server passes, then once for each point with a
-server that is killed there (SIGKILL) and another one started after it. On SQLite these are all points; on the
-database servers, those around the commits of opening, answering and calling back.
+A client with retries plays the life of a case: it is opened, reminded of, visited, drafted, answered and called back.
+The life is run once to learn the crash points of a server. Then it is run once for each point, with a server that is
+killed there (SIGKILL) and another server that is started after it. On SQLite these are all points; on the database
+servers, those around the commits of opening, answering and calling back.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def nursery() -> Iterator[Nursery]:
 def databases(
     request: pytest.FixtureRequest, tmp_path: Path, fresh_databases: Fresh
 ) -> Iterator[OwnDatabases]:
-    """Databases of a test's own; one on a server that cannot be reached is skipped, or fails in CI."""
+    """Databases for one test. If a server cannot be reached, the test is skipped, or fails in CI."""
     callspec = getattr(request.node, "callspec", None)
     if callspec is not None and callspec.params["store"] in SERVERS:
         fresh_databases.address(callspec.params["store"])
@@ -82,7 +82,7 @@ def databases(
 
 
 class Life:
-    """A case's life, whatever happens to the server."""
+    """A case's life, which continues whenever the server dies."""
 
     def __init__(self, nursery: Nursery, url: str, log: Path, crash: str | None) -> None:
         self.url = url
@@ -158,7 +158,7 @@ class Life:
     async def _insist(
         self, act: Callable[[], Awaitable[httpx2.Response]], good: tuple[int, ...] = (200, 202)
     ) -> httpx2.Response:
-        """Try until there is an answer, starting the server anew if it has died."""
+        """Retry until there is an answer, starting the server again if it has died."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
@@ -179,7 +179,7 @@ class Life:
             self._start(None)
 
     async def check(self) -> None:
-        """What is stored, and what was told, after all that."""
+        """Check the stored state and the sent messages at the end of a life."""
         async with checkpointer_from_url(self.url) as store:
             cases = Cases(store)
             case = await cases.get(self.case_id)
@@ -192,7 +192,7 @@ class Life:
         assert case.draft is None
         assert told == ["review.reminder", "review.opened", "review.in_progress", "review.completed"]
         noted = [row["act"] for row in rows if row["subject"] == self.case_id]
-        acts = [act for act in noted if act != "case.delivered"]  # as often as a link was made
+        acts = [act for act in noted if act != "case.delivered"]  # one row for each link that was made
         assert acts == ["case.created", "case.reminded", "case.opened", "case.answered"]
         assert len([row for row in rows if row["act"] == "case.created"]) == 1
         ids = {headers["webhook-id"] for _, headers, _ in self.called}
@@ -203,13 +203,13 @@ class Life:
 
 
 def _still_due() -> Transaction[bool]:
-    """Whether a callback is not yet stored as made; a server that was killed while it noted that may have."""
+    """Whether a callback is not stored as made. A server that was killed while it stored that may have made it."""
     rows = yield Statement(select(callbacks.c.due_at)), {}
     return [due_at for (due_at,) in rows] != [None]
 
 
 async def killed(nursery: Nursery, url: str, log: Path, point: str) -> None:
-    """A life with a server that dies at this point."""
+    """Run a life with a server that dies at this point."""
     life = Life(nursery, url, log, point)
     try:
         await life.live()
@@ -217,8 +217,8 @@ async def killed(nursery: Nursery, url: str, log: Path, point: str) -> None:
         raise AssertionError(f"{point} was not reached: {life.log.read_text().split()}") from None
     await life.check()
     assert life.crashes == 1, point
-    # Whoever dies between calling and noting it calls again, and so does one that is slower than its
-    # claim lasts, which is short here; `check` sees that it is the same call by its id.
+    # A server that dies between a callback and its record calls again, and so does one that is slower than its
+    # claim, which is short here. `check` compares ids to see that it is the same callback.
     assert life.called, point
 
 
@@ -229,7 +229,7 @@ async def test_a_server_may_die_at_any_point(
     await whole.live()
     await whole.check()
     assert whole.called
-    # A callback that is slower than its claim lasts is made again: that happens by chance, so not at all here.
+    # A callback that is slower than its claim is made again. That would happen by chance, so the claim is long here.
     again = re.compile(r"\w+:(take|send|callback_done):(?!1$)")
     points = [point for point in whole.log.read_text().split() if not again.match(point)]
     for what in ("create:1", "change:1", "change:2", "change:3", "change:4", "callback_done:1"):
@@ -260,7 +260,7 @@ async def _each_killed(
             group.create_task(one(number, point))
 
 
-# What a host is told of an agent's request: once, or once more if the server dies while it tells.
+# `on_case` is called once for an agent's request, or once more if the server dies during the call.
 TOLD = {
     "after:create:1": (1,),
     "after:untold:1": (1,),
@@ -274,7 +274,7 @@ TOLD = {
     ("store", "point"),
     [
         *(("sqlite", point) for point in TOLD),
-        # On the servers, where something would be lost, and where it is repeated.
+        # On the database servers: the points at which something could be lost, and those at which it is repeated.
         *((store, point) for store in SERVERS for point in ("after:create:1", "before:told:1")),
     ],
 )
@@ -306,7 +306,7 @@ async def test_a_host_hears_of_a_request_whenever_its_server_dies(
         assert told.read_text().split() in [[case_id] * times for times in TOLD[point]]
 
 
-# What people are told of it: each message once, or once more if the server dies between sending and storing.
+# Deliveries: each message is sent once, or once more if the server dies between sending and storing.
 MESSAGES = {
     "after:create:1": (1, 1),
     "before:plan:1": (1, 1),
@@ -338,7 +338,7 @@ async def test_people_are_told_whenever_a_server_dies(
         pids = [nursery.start(url, ports[0], crash=point, board=str(board))]
 
         async def is_told() -> bool:
-            """Wait for the first message, with another server as soon as the first one is dead."""
+            """Wait for the first message; start another server as soon as the first one is dead."""
             if len(pids) == 1 and not is_alive(pids[0]):
                 pids.append(nursery.start(url, ports[1], board=str(board)))
             rows = await opened.engine.read(partial(deliveries.page, 10))
@@ -388,7 +388,8 @@ async def test_two_servers_send_each_message_once(
 
 
 async def test_events_go_on_from_one_process_to_another(nursery: Nursery, tmp_path: Path) -> None:
-    """Two processes on one database; the follower's is killed, and it goes on with the other."""
+    """Two processes serve one database. The follower's process is killed, and the follower continues with the other
+    one."""
     url, ports = f"sqlite:///{tmp_path}/cases.db", [free_port(), free_port()]
     async with checkpointer_from_url(url) as store:
         key = await Keys(store.engine).issue("agent", by="test")
@@ -405,7 +406,7 @@ async def test_events_go_on_from_one_process_to_another(nursery: Nursery, tmp_pa
             query = urlsplit(hitl["review_url"]).query
             seen: list[tuple[int, str]] = []
             stream = events(http, here + path, headers)
-            for number in range(3):  # what happens there is heard here
+            for number in range(3):  # events of the other process arrive here
                 draft = {"step": "1", "intent": "draft", "shown": ["name", "note"], "f.name": f"Ada {number}"}
                 sent = await http.post(f"{there}/review/{hitl['case_id']}/respond?{query}", data=draft)
                 assert sent.status_code == 200

@@ -1,7 +1,7 @@
-"""The crash matrix for trees: processes killed at every commit of an agent and of its subagent, and then resumed.
+"""The crash matrix for trees: processes are killed at every commit of an agent and of its subagent, then resumed.
 
-It is made like the one of test_crashes.py, whose points of a single agent are not repeated here. Whatever is in
-doubt, the person skips it, unless the scenario says otherwise. Its rows in the table are of their own.
+It works like test_crashes.py, and leaves out the points of a single agent, which are tested there. A person skips
+every call in doubt, unless the scenario says otherwise. It has its own rows in the table.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ class Case:
 
     @property
     def below(self) -> list[str]:
-        """Those whom the boss calls."""
+        """The subagents that the boss calls."""
         return [
             name for name, (call, _) in BELOW.items() if any(call in turn for turn in self.scenario.turns)
         ]
 
     @property
     def is_cut(self) -> bool:
-        """Whether the clerk was ended before the crash, and with it what it had asked."""
-        point = "effect.ended" if self.scenario.first_crash else "run.ended"  # it is one commit
+        """Whether the clerk had been ended before the crash, and its requests with it."""
+        point = "effect.ended" if self.scenario.first_crash else "run.ended"  # both are one commit
         return self.scenario.ends is not None and f"clerk {point}" in self.reached
 
     @property
@@ -137,7 +137,8 @@ async def test_a_process_with_a_tree_may_die_anywhere(
 async def _cases(
     name: str, url: str, track: RaceTrack, folder: Path, checkpointer: Checkpointer
 ) -> list[Case]:
-    """Live through a scenario once, undisturbed; every point that it passed, and that is its own, is a case."""
+    """Run a scenario once without a crash; every point that it passes, and that is not tested elsewhere, is a
+    case."""
     if is_cold(track, LIVE, url):
         first = Case(next(iter(TREES)), url, f"{folder.name}-warm-up", folder / "warm-up")
         await track.race(LIVE, [], warm_up=first.job("go on", notes=True))
@@ -154,9 +155,9 @@ async def _cases(
 
 
 def _cases_of(whole: Case, reached: list[str], folder: Path) -> Iterator[Case]:
-    """A case for every point in the scenario's span, or in all of it.
+    """A case for every point within the scenario's span, or within all of it.
 
-    In a span, what is stored before a commit is what was stored after the last: that is one case, not two.
+    Within a span, the stored state before a commit is the state after the previous one: the two points are one case.
     """
     first, last = whole.scenario.span
     assert {first, last} <= {None, *reached}, f"there are other points by now: {reached}"
@@ -175,7 +176,7 @@ def _cases_of(whole: Case, reached: list[str], folder: Path) -> Iterator[Case]:
 
 
 async def _prepare(cases: list[Case], track: RaceTrack, checkpointer: Checkpointer) -> None:
-    """Have each tree where its scenario begins: with an effect in doubt, waiting for a person, or both."""
+    """Bring each tree to where its scenario begins: with an effect in doubt, waiting for a person, or both."""
     scenario = cases[0].scenario
     if scenario.first_crash is not None:
         jobs = [case.job("go on", (scenario.first_crash, 0)) for case in cases]
@@ -191,7 +192,8 @@ async def _prepare(cases: list[Case], track: RaceTrack, checkpointer: Checkpoint
 
 
 async def _trees(checkpointer: Checkpointer, cases: list[Case]) -> dict[str, Threads]:
-    """What is stored of each tree, by the boss's thread; what no call of the boss's is about has only an id."""
+    """The stored threads of each tree, by the boss's thread. A thread that belongs to no call of the boss has only an
+    id."""
     trees: dict[str, Threads] = {}
     for case in cases:
         boss = await checkpointer.load(case.thread_id)
@@ -205,11 +207,11 @@ async def _trees(checkpointer: Checkpointer, cases: list[Case]) -> dict[str, Thr
     return trees
 
 
-# What came of them.
+# The checks.
 
 
 def _judge(case: Case, end: RaceOutcome, final: Threads, row: Tally) -> list[str]:
-    """Whether all is well with a tree that was killed and resumed; what is not, in words."""
+    """The faults of a tree that was killed and resumed, each as a sentence."""
     row.tried += 1
     status = "aborted" if case.is_cut and not case.is_over else "completed"
     if not end.won or end.value["status"] != status or not {"boss", *case.below} <= final.keys():
@@ -226,7 +228,8 @@ def _judge(case: Case, end: RaceOutcome, final: Threads, row: Tally) -> list[str
 
 
 def _broken(case: Case, final: Threads) -> Iterator[str]:
-    """All transcripts are whole, only grew, and say the same of how it ended."""
+    """The faults of the transcripts: each is complete, has only grown, and agrees with the others on how the run
+    ended."""
     last_words = {"boss": "done"} | {name: BELOW[name][1] for name in case.below}
     if case.is_cut:
         last_words = {"boss": "well" if case.is_over else "", "clerk": ""}
@@ -254,7 +257,8 @@ _ENDED = {"abort": "aborted", "supersede": "superseded", None: "answered"}
 
 
 def _lost(case: Case, end: RaceOutcome, final: Threads) -> Iterator[str]:
-    """What was asked stays asked, what was settled stays settled, and nobody has to answer twice."""
+    """The requests and answers that were lost: each request stays open, each settlement stays, and nobody answers
+    twice."""
     before = [known for thread in case.crashed.values() for known in thread.requests.values()]
     after = {name: now for thread in final.values() for name, now in thread.requests.items()}
     yield from _lost_by_crash(case, before)
@@ -264,7 +268,7 @@ def _lost(case: Case, end: RaceOutcome, final: Threads) -> Iterator[str]:
             yield f"{known.question_id} is gone"
             continue
         if attempt_of(now.request) > attempt_of(known.request):
-            continue  # in doubt once more, which is another question
+            continue  # in doubt again, which is another request
         if now.request != known.request:
             yield f"{known.question_id} was asked anew"
         if known.status == "pending" and not is_answered_anew:
@@ -277,16 +281,18 @@ def _lost(case: Case, end: RaceOutcome, final: Threads) -> Iterator[str]:
 
 
 def _lost_by_crash(case: Case, before: list[StoredRequest]) -> Iterator[str]:
-    """What is stored right after the crash is what was committed before it."""
+    """What is not stored right after the crash although it was committed before."""
     scenario = case.scenario
-    earlier = 1 if scenario.first_crash else 0  # the approval that the first life got
+    earlier = 1 if scenario.first_crash else 0  # the approval that the first life was given
     if (earlier or scenario.ends or "clerk request.opened" in case.reached) and not before:
         yield "the request is gone"
     settled, begun = (
         sum(point.endswith(f" {which}request.settled") for point in case.reached) for which in ("", "before:")
     )
     answers = sum(known.status == "answered" for known in before) - earlier
-    if not settled <= answers <= begun:  # whoever waits may see an answer before its point
+    if (
+        not settled <= answers <= begun
+    ):  # a waiting process may get an answer before the crash point after its commit
         yield f"{settled} answers were committed and {answers} are stored"
     ended = sum(known.status == _ENDED[scenario.ends] for known in before) if scenario.ends else 0
     if ended != case.is_cut:
@@ -294,7 +300,7 @@ def _lost_by_crash(case: Case, before: list[StoredRequest]) -> Iterator[str]:
 
 
 def _doubled(case: Case, final: Threads) -> Iterator[str]:
-    """Each effect exactly once where nothing was in doubt, else as often as the person allows."""
+    """The wrong effects: exactly one if nothing was in doubt, else as many as the person allows."""
     done = entries(case.effects)
     for owner, call in ACTS.items():
         if owner not in final:
@@ -333,6 +339,6 @@ def _is_in_doubt(case: Case, owner: str, call: Call) -> bool:
 
 
 def _result(thread: StoredThread, call: Call) -> ToolResultMessage | None:
-    """What came of a call; in a sound transcript there is but one."""
+    """The result of a call; a sound transcript has exactly one."""
     of_tools = [message for message in thread.messages if isinstance(message, ToolResultMessage)]
     return next((message for message in of_tools if message.tool_name == call[0]), None)

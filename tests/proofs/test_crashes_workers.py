@@ -1,4 +1,5 @@
-"""Answered means going on: workers killed at every point between an answer and its end, and others that take over."""
+"""Answered means going on: workers are killed at every point between an answer and the run's end, and others take
+over."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _WHOLE_TRIES = 10
 
 
 async def _answered(store: SqlCheckpointer, thread_id: str, effects: Path) -> None:
-    """A thread that paused for a person, who has said yes since."""
+    """A thread that paused for a person, who has approved since."""
     paused = await agent_of(thread_id, store, effects / thread_id, 0).prompt("Pay.")
     assert paused.status == "paused"
     await store.settle(thread_id, "c1", {"decision": "approve"})
@@ -47,7 +48,7 @@ async def test_a_worker_may_die_anywhere(
             await race_track.race(WORK, [], warm_up=_job(url, tmp_path, [f"{slug}-warm"], None))
         for number in range(
             _WHOLE_TRIES
-        ):  # on a busy machine a lease may lapse, and the thread is resumed twice
+        ):  # on a busy machine a lease may lapse, and then the thread is resumed twice
             name = f"{slug}-whole-{number}"
             await _answered(checkpointer, name, tmp_path)
             (whole,) = await race_track.race(WORK, [_job(url, tmp_path, [name], None)])
@@ -84,7 +85,7 @@ async def test_a_worker_may_die_anywhere(
             if point[0] not in (
                 "body.before",
                 "effect.started",
-            ):  # else a person chose to skip what was in doubt
+            ):  # otherwise a person chose to skip the call in doubt
                 assert done == ["5"], f"{point}: {done}"
             continuation = await known.of(thread_id)
             assert continuation is not None

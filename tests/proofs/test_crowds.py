@@ -1,5 +1,5 @@
-"""A crowd at one thread: agents that share a store or have one of their own, with and without channels, all told
-to do anything at any time, while people answer. Whoever comes first wins, and nothing is lost or done twice."""
+"""A crowd on one thread: agents with a shared store or with separate ones, with and without channels, do random acts
+at any time while people answer. One of them wins each race, and nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Act = Callable[[Agent], Awaitable[object]]
 
 
 class Crowd:
-    """Three agents on one thread; what their tools did, and what ended in no way that it may."""
+    """Three agents on one thread, the deeds of their tools, and the acts that ended in a way that is not allowed."""
 
     def __init__(self, seed: int, stores: list[SqlCheckpointer], *, delegates: bool) -> None:
         self.dice = random.Random(seed)
@@ -102,7 +102,7 @@ class Crowd:
     # What anybody may do at any time.
 
     async def do_something(self) -> None:
-        """One deed of one of them; that somebody else was first is no surprise."""
+        """One random act of a random agent; it may fail because another agent was first."""
         try:
             with suppress(AskfirstError):
                 await self.dice.choice(self._acts)(self.dice.choice(self.agents))
@@ -110,7 +110,7 @@ class Crowd:
             self.surprises.append(surprise)
 
     async def answer(self) -> None:
-        """A person answers, or cancels, whatever is asked."""
+        """A person answers or cancels an open request."""
         store = self.dice.choice(self.stores)
         for asked in await store.pending():
             if self.dice.random() < 0.2:
@@ -155,7 +155,7 @@ class Crowd:
         agent.abort()
 
     async def _cancel_soon(self, agent: Agent) -> None:
-        """Like a web server that shuts down, or a reader who leaves."""
+        """Start a run and cancel it soon, like a web server that shuts down, or a reader who leaves."""
         work = agent.resume() if self.dice.random() < 0.5 else agent.prompt("go")
         task = asyncio.ensure_future(work)
         await self._pause(0, 0.001, 0.003)
@@ -170,7 +170,7 @@ class Crowd:
     # How it goes.
 
     async def run(self) -> None:
-        """All at once, until everybody is done; and then the thread is brought to its end."""
+        """Run all acts at once until they end, then bring the thread to its end."""
         tasks: set[asyncio.Task[None]] = set()
         for _ in range(DEEDS):
             tasks.add(asyncio.create_task(self.do_something()))
@@ -182,7 +182,7 @@ class Crowd:
             await self._answer_in_time()
 
     async def _answer_in_time(self) -> None:
-        with suppress(AskfirstError):  # somebody else was first
+        with suppress(AskfirstError):  # another agent was first
             await self.answer()
 
     async def _is_over(self) -> bool:
@@ -192,7 +192,7 @@ class Crowd:
         return (await fresh.resume()).status in ("completed", "aborted", "failed")
 
     async def look(self) -> None:
-        """What has to hold now."""
+        """Check what has to hold at this moment."""
         assert self.surprises == []
         assert [ran for ran, times in self.ran.items() if times > 1] == [], "a body ran twice"
         for store in self.stores:
@@ -204,7 +204,7 @@ class Crowd:
             assert await store.pending() == []
 
     async def go_on(self) -> None:
-        """Nobody is shut out: each of them can be told something, and gets to its end."""
+        """Check that every agent still works: each is prompted, and its run ends."""
         for agent in self.agents:
             told = asyncio.create_task(agent.prompt("one more thing"))
             while not (await asyncio.wait([told], timeout=0.01))[0]:

@@ -1,6 +1,6 @@
-"""A crowd at one thread in which anybody may die at any time: of a write, in a tool's body, or while waiting.
+"""A crowd on one thread in which any process may die at any time: during a write, in a tool's body, or while waiting.
 
-Nothing is lost, done twice or done unasked, and the record says so. See `crashing_crowds` and `deed_records`.
+Nothing is lost, done twice or done without approval, and the record agrees. See `mortal_crowds` and `deed_records`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEEDS = 40
 
 
 async def episode(database: Database, seed: int, *, delegates: bool) -> Crowd:
-    """One crowd, from its first deed to its rest."""
+    """One crowd, from its first act until it is at rest."""
     async with database.checkpointer(clock=FakeClock(), lease_seconds=LEASE_SECONDS) as desk:
         async with asyncio.timeout(PATIENCE), Crowd(seed, database, desk, delegates=delegates) as crowd:
             with breaking_some(database.kind, crowd.dice, risk=0.02):
@@ -38,7 +38,7 @@ async def episode(database: Database, seed: int, *, delegates: bool) -> Crowd:
 
 
 async def look(crowd: Crowd) -> None:
-    """What has to hold now."""
+    """Check what has to hold at this moment."""
     wrong = [*map(repr, crowd.surprises), *await lies(crowd.desk, crowd.truth)]
     assert not wrong, f"seed {crowd.seed}:\n" + "\n".join(wrong)
 

@@ -1,6 +1,7 @@
-"""Four workers and two services on one PostgreSQL database: threads answered at random while processes are killed.
+"""Four workers and two services on one PostgreSQL database: threads are answered at random while processes are
+killed.
 
-``CROWD_THREADS=2000`` in the environment makes the crowd larger than a suite has time for.
+``CROWD_THREADS=2000`` in the environment makes the crowd larger; a normal test run has no time for that.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(3600)]
 
 
 class Processes:
-    """The commands that are killed and started again."""
+    """The worker and service processes, which are killed and started again."""
 
     def __init__(self, folder: Path, url: str, engine: str) -> None:
         self.ports = [free_port() for _ in range(SERVICES)]
@@ -74,7 +75,7 @@ class Processes:
             process.wait()
 
     def kill_a_worker(self) -> None:
-        """SIGKILL one, and start another in its place."""
+        """Kill a worker with SIGKILL, and start another in its place."""
         place = random.randrange(WORKERS)
         assert self.workers[place].poll() is None, self.log()
         self.workers[place].kill()
@@ -83,7 +84,7 @@ class Processes:
         self.killed += 1
 
     def restart_services(self) -> None:
-        """SIGTERM both, and start them again."""
+        """End both services with SIGTERM, and start them again."""
         for process in self.services:
             process.send_signal(signal.SIGTERM)
         for process in self.services:
@@ -91,7 +92,7 @@ class Processes:
         self.services = [self._service(port) for port in self.ports]
 
     def stop_workers(self) -> list[int]:
-        """SIGTERM, and how they ended."""
+        """End all workers with SIGTERM; returns how they ended."""
         for process in self.workers:
             process.send_signal(signal.SIGTERM)
         return [process.wait(PATIENCE) for process in self.workers]
@@ -130,7 +131,7 @@ class Reviewer:
         return Counter(self._effects.read_text().split()) if self._effects.exists() else Counter()
 
     async def answer_some(self, http: httpx2.AsyncClient, approvals: int) -> None:
-        """Answer so many of the open approvals, and whatever is in doubt, in any order."""
+        """Answer this many open approvals and calls in doubt, in random order."""
         rows = await self._store.engine.read(partial(open_page, 5000, (0, "", "")))
         random.shuffle(rows)
         asked = [row for row in rows if row.kind == "approve"][:approvals]
@@ -143,12 +144,12 @@ class Reviewer:
         await asyncio.gather(*[one_after_another() for _ in range(6)])
 
     async def _answer(self, http: httpx2.AsyncClient, row: RequestRow) -> None:
-        """Say yes; of a body that was cut off, say what is known of it: that it was done, or that it was not."""
+        """Approve a call; for a call in doubt, choose by the recorded effects whether it is retried or skipped."""
         action = "approve" if row.kind == "approve" else "skip" if row.thread_id in self.paid() else "retry"
         try:
             case = await self._cases.case_for(row)
             token = await self._cases.issue(case.case_id, by="test")
-        except CaseNotFound:  # it was settled at this moment
+        except CaseNotFound:  # somebody else has just settled it
             return
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -157,7 +158,7 @@ class Reviewer:
                     said = await http.post(f"{page}/respond?{query}", json={"action": action, "data": {}})
                     if said.status_code < 500:
                         break
-                except httpx2.TransportError:  # it is being restarted
+                except httpx2.TransportError:  # the service is being restarted
                     pass
                 await asyncio.sleep(0.1)
         assert said.status_code in (200, 409), said.text
@@ -179,7 +180,7 @@ async def _paused(store: SqlCheckpointer, count: int) -> list[str]:
 
 
 async def _cut_connections(url: str) -> None:
-    """End all connections to the database but this one, as a server that restarts does."""
+    """End all connections to the database except this one, as a restarting server does."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(
@@ -193,9 +194,9 @@ async def _cut_connections(url: str) -> None:
 async def _work_through(
     store: SqlCheckpointer, url: str, processes: Processes, reviewer: Reviewer, names: Sequence[str]
 ) -> None:
-    """Answer, kill, restart, until every thread has ended.
+    """Answer, kill and restart until every thread has ended.
 
-    A process is killed when something has gone on since the last was killed, however long that takes: on a busy
+    A process is killed only after a thread was resumed since the last kill, however long that takes. On a busy
     machine, workers that die every few seconds would never begin.
     """
     known, left, rounds = Continuations(store), set(names), 0
@@ -221,7 +222,7 @@ async def _work_through(
 
 
 async def _open(store: SqlCheckpointer, names: set[str]) -> set[str]:
-    """Those whose run has not ended."""
+    """The threads whose runs have not ended."""
     threads = {name: await store.load(name) for name in names}
     return {
         name
@@ -245,7 +246,9 @@ async def test_every_thread_ends_and_every_effect_happens_once(
                 await _work_through(store, url, processes, reviewer, names)
                 took = time.monotonic() - began
                 ends = processes.stop_workers()
-                assert set(ends) <= {0, -signal.SIGTERM}, processes.log()  # the latter if it had just begun
+                assert set(ends) <= {0, -signal.SIGTERM}, (
+                    processes.log()
+                )  # by the signal if the worker had just begun
                 assert 0 in ends
             paid = reviewer.paid()
             assert {name: times for name, times in paid.items() if times != 1} == {}

@@ -27,7 +27,7 @@ SEEN: Counter[tuple[str, str]] = Counter()
 
 @dataclass(frozen=True)
 class Model:
-    """A checkpoint as a bystander would write it down."""
+    """A checkpoint, as the model has it."""
 
     agent: str
     thread: str | None
@@ -58,7 +58,7 @@ WORKERS = st.sampled_from(["ann", "bob"])
 
 
 class ClaimMachine(RuleBasedStateMachine):
-    """Each rule does one thing in the store and in the model, and compares what came of it."""
+    """Each rule does one thing in the store and in the model, and compares the results."""
 
     world: World
 
@@ -79,7 +79,7 @@ class ClaimMachine(RuleBasedStateMachine):
         return f"{name}-{self.example}"
 
     def attempt(self, what: str, work: Coroutine[Any, Any, Any], expected: type[Exception] | None) -> Any:
-        """Do something in the store that the model says succeeds, or fails in this way."""
+        """Do something in the store that succeeds or fails as the model says."""
         SEEN[what, "done" if expected is None else expected.__name__] += 1
         if expected is None:
             return self.run(work)
@@ -195,13 +195,13 @@ class ClaimMachine(RuleBasedStateMachine):
 
 
 def seen(stored: StoredCheckpoint) -> tuple[Any, ...]:
-    """What the store says of a checkpoint."""
+    """A stored checkpoint, as values to compare with `shown`."""
     claim = (stored.state, stored.claimed_by, stored.claimed_until, stored.retaken)
     return (stored.thread_id, stored.body, stored.created_at, *claim)
 
 
 def shown(model: Model) -> tuple[Any, ...]:
-    """The same of the model's."""
+    """The model's checkpoint, as values to compare with `seen`."""
     until = None if model.until is None else round(model.until * 1000) / 1000
     claim = (model.state, model.by, until, model.retaken)
     return (model.thread, {"n": model.body}, round(model.created * 1000) / 1000, *claim)
@@ -234,7 +234,7 @@ def test_claims_keep_the_rules(database: Database) -> None:
             runner.run(keeper.__aexit__(None, None, None))
     assert SEEN["claim", "fresh"]
     assert SEEN["claim", "CheckpointNotPendingError"]
-    if database.kind == "memory":  # the fastest sees it all
+    if database.kind == "memory":  # the fastest store runs enough examples to see every outcome
         for what in ("save", "claim", "resolve", "release", "renew", "delete"):
             assert SEEN[what, "done"], (what, SEEN)
             assert SEEN[what, "CheckpointNotPendingError"], (what, SEEN)

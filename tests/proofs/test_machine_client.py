@@ -1,7 +1,8 @@
-"""A state machine in which service, network and clocks misbehave; the client ends with the truth or a clear error.
+"""A state machine in which service, network and clocks misbehave: the client ends with the true outcome or a clear
+error.
 
-The service is `OtherService`, the network between them is in this process, and time passes when a rule says so. A
-bystander knows what the person has decided: no outcome may say anything else, and none may come before.
+The service is `OtherService`, the network is simulated in this process, and time passes only when a rule says so. The
+model knows what the person has decided. No outcome may differ from that decision or come before it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ weathers = st.sampled_from(("fine", *WEATHERS))
 
 
 class Unsteady(OtherService):
-    """A service whose clock is wrong, which may refuse, and which may deny what it has said before."""
+    """A service whose clock may be wrong, which may refuse requests, and which may take back what it said."""
 
     lifetime = LIFETIME
 
@@ -56,7 +57,7 @@ class Unsteady(OtherService):
         self.denied = 0
 
     def expire_if_due(self) -> None:
-        """Time is up on time, whether somebody asks or not."""
+        """Expire the cases whose deadline has passed by the service's clock."""
         for case in self.cases.values():
             if self.now() >= case.expires:
                 self.expire(case)
@@ -66,9 +67,7 @@ class Unsteady(OtherService):
             return Reply.of({"error": "no", "message": "no"}, self.refuses)
         if self.denies:
             self.denied += 1
-            status = (
-                case.status if self.denied == 1 else "pending"
-            )  # it says how it stands, and takes it back
+            status = case.status if self.denied == 1 else "pending"  # the true status once, then pending
             return Reply.of({"status": status, "case_id": case.case_id})
         return await super().poll(case, asked)
 
@@ -77,7 +76,7 @@ class Unsteady(OtherService):
 
 
 class ClientMachine(RuleBasedStateMachine):
-    """A wait through everything that can happen to it, and a bystander who knows the truth."""
+    """A wait through every fault that it can meet, and a model that knows the truth."""
 
     trouble = "none"
     """What may happen after which nothing good can come."""
@@ -133,7 +132,7 @@ class ClientMachine(RuleBasedStateMachine):
         await self.service.until(lambda: bool(self.service.cases))
         await self._settle()
 
-    # What people do.
+    # People.
 
     @property
     def open(self) -> bool:
@@ -162,11 +161,11 @@ class ClientMachine(RuleBasedStateMachine):
     def remind(self) -> None:
         self._do(lambda: self.service.remind(self.case))
 
-    # What goes wrong.
+    # Faults.
 
     @rule(polls=weathers, streams=weathers, seconds=st.sampled_from([0.0, 31.0, 200.0, 400.0]))
     def weather(self, polls: Any, streams: Any, seconds: float) -> None:
-        """The weather of some minutes, and what is left of it stays."""
+        """Set the network's faults for some minutes; requests that were lost stay lost."""
         self.network.polls, self.network.streams = polls, streams
         self.let_time_pass(seconds)
 
@@ -197,7 +196,7 @@ class ClientMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.trouble == "denial" and self.open)
     @rule()
     def take_it_back(self) -> None:
-        """The case is decided, the service says so and not how, and when it is asked again, it denies it."""
+        """The case is decided. The service says so without the result, and then says that the case is pending."""
         self.network.down = False
         self.weather("fine", "fine", 31.0)
         self.service.hints_only = True
@@ -214,7 +213,7 @@ class ClientMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.trouble == "dark")
     @rule(cured=st.booleans())
     def go_dark(self, cured: bool) -> None:
-        """Nothing gets through until long after the case's time."""
+        """Nothing gets through until long after the case's deadline."""
         self.network.down = True
         self.network.cut_streams()
         self.let_time_pass(LIFETIME + 1500)
@@ -229,18 +228,18 @@ class ClientMachine(RuleBasedStateMachine):
         assert self.waiting is not None
         self.waiting.cancel()
         await asyncio.wait([self.waiting])
-        self.may_raise.add(RequestInDoubt)  # if it ended before it was stored that there is a case
+        self.may_raise.add(RequestInDoubt)  # if the wait ended before the case was stored
         await self._stop_client()
         await self._start_client()
         await self._ask()
 
-    # What time does.
+    # Time.
 
     @rule(seconds=st.sampled_from([1.0, 31.0, 400.0, 400.0, LIFETIME]))
     def let_time_pass(self, seconds: float) -> None:
         self._runner.run(self._pass(seconds))
 
-    # What always holds.
+    # Invariants.
 
     @property
     def over(self) -> bool:
@@ -280,7 +279,7 @@ class ClientMachine(RuleBasedStateMachine):
         assert outcome.reason == self.case.facts.get("reason")
         assert sum(asked.path == "/orders" for asked in self.service.requests) == 1, "it ordered twice"
 
-    # How it is done.
+    # Helpers.
 
     def _do(self, what: Callable[[], object]) -> None:
         async def doing() -> None:
@@ -292,11 +291,11 @@ class ClientMachine(RuleBasedStateMachine):
     async def _settle(self) -> None:
         for _ in range(5):
             await self.clock.advance(0)
-            await asyncio.sleep(0.0005 if self.key else 0)  # a store works in a thread of its own
+            await asyncio.sleep(0.0005 if self.key else 0)  # a store works in a separate thread
 
     async def _pass(self, seconds: float) -> None:
         await self._settle()
-        while seconds > 0:  # in steps, as whoever answers takes a moment
+        while seconds > 0:  # in steps, because an answer takes a moment to arrive
             step = min(seconds, 60.0)
             await self.clock.advance(step)
             self.service.expire_if_due()
@@ -315,7 +314,7 @@ class ClientMachine(RuleBasedStateMachine):
             self._runner.close()
 
     async def _finish(self) -> None:
-        """The sky clears, the person decides, and the wait comes to its end."""
+        """End all faults, let the person decide, and bring the wait to its end."""
         self.network.polls = self.network.streams = "fine"
         self.network.down = self.service.denies = False
         self.service.refuses = None
@@ -343,7 +342,7 @@ RUNS = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    phases=[Phase.generate],  # to make a failure smaller takes longer than to read it
+    phases=[Phase.generate],  # shrinking a failure takes longer than reading it
     suppress_health_check=list(HealthCheck),
 )
 ENDS = {

@@ -1,7 +1,8 @@
 """A state machine: processes with gates, a person, a clock and crashes, against a model of plain dictionaries.
 
-Each process has a checkpointer and a gate of its own on one SQLite file. A process that crashes is replaced: its
-lease is left behind, and lapses by the clock. A process that stands still renews nothing; it wakes with its grants.
+Each process has a separate checkpointer and gate on one SQLite file. A process that crashes is replaced. Its lease
+stays and lapses by the clock. A process that stands still renews no lease; when it wakes, it still believes in its
+grants.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ SEEN: Counter[Any] = Counter()
 
 @dataclass
 class Key:
-    """What a bystander would write down about a key."""
+    """A key, as the model has it."""
 
     opened_at: float | None = None
     decision: str | None = None
@@ -78,7 +79,7 @@ class Key:
 
 @dataclass
 class Process:
-    """A process: a checkpointer and a gate. ``life`` tells it from the one whose place it took."""
+    """A process: a checkpointer and a gate. ``life`` tells it from the process that it replaced."""
 
     gate: Gate
     store: SQLiteCheckpointer
@@ -98,7 +99,7 @@ class World:
 
 
 class GateMachine(RuleBasedStateMachine):
-    """Each rule does one thing in a process and in the model, and compares what came of it."""
+    """Each rule does one thing in a process and in the model, and compares the results."""
 
     world: World
 
@@ -123,7 +124,7 @@ class GateMachine(RuleBasedStateMachine):
         await store.__aenter__()
         return Process(Gate(store, clock=self.clock), store, self.lives)
 
-    # The model's own rules.
+    # What the model expects.
 
     @property
     def now(self) -> float:
@@ -150,7 +151,7 @@ class GateMachine(RuleBasedStateMachine):
         return {"approve": SHOWN, "edit": EDITED}.get(key.decision or "")
 
     def expected_begin(self, name: str, args: dict[str, int]) -> Any:
-        """What begin gives or raises, by the model."""
+        """What `begin` returns or raises, by the model."""
         key, stands = self.keys[name], self.standing(self.keys[name])
         if stands == "done":
             return Finished
@@ -166,7 +167,7 @@ class GateMachine(RuleBasedStateMachine):
             return Refused
         return Granted if key.doubt == "retry" else InDoubt
 
-    # What processes do.
+    # Processes.
 
     @rule(which=WHICH, name=KEYS)
     def open(self, which: int, name: str) -> None:
@@ -203,7 +204,7 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, name=KEYS)
     def open_something_else(self, which: int, name: str) -> None:
-        """A key stands for one call."""
+        """A key stands for one call: another call under it raises `KeyConflict`."""
         key = self.keys[name]
         if key.opened_at is None and key.attempt == 0:
             return
@@ -219,7 +220,8 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, name=KEYS, said=SAID)
     def run(self, which: int, name: str, said: str) -> None:
-        """Open, have it approved if nobody has decided, and begin with what was approved, as an adapter does."""
+        """Open a call, have it approved if nobody has decided, and begin with the approved arguments, as an adapter
+        does."""
         self.open(which, name)
         if self.keys[name].decision is None and ACTIONS[name].requires_approval:
             self.settle(name, said, "retry")
@@ -230,7 +232,8 @@ class GateMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(key.attempt and key.result is None for key in self.keys.values()))
     @rule(data=st.data(), which=WHICH, doubt=st.sampled_from(["retry", "retry", "skip", "cancelled"]))
     def take_over(self, data: st.DataObject, which: int, doubt: str) -> None:
-        """The lease of whoever had begun lapses, another process comes, and a person says what to do."""
+        """The lease of a begun call lapses, another process takes the call over, and a person decides about the
+        doubt."""
         begun = sorted(name for name, key in self.keys.items() if key.attempt and key.result is None)
         name = data.draw(st.sampled_from(begun))
         self.stand_still(LEASE + 1)
@@ -273,7 +276,7 @@ class GateMachine(RuleBasedStateMachine):
         process.grants[name] = key.attempt
 
     def is_held(self, process: Process, name: str) -> bool:
-        """Whether the grant that a process believes to have is still good: nobody wrote on its key since."""
+        """Whether a process's grant is still good: no other process has written to the key since."""
         return self.keys[name].holder == (self.processes.index(process), process.life)
 
     @precondition(lambda self: any(process.grants for process in self.processes))
@@ -310,7 +313,7 @@ class GateMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(process.grants for process in self.processes))
     @rule(data=st.data())
     def abandon(self, data: st.DataObject) -> None:
-        """A body was cut off, in a process that lives on."""
+        """A body is cancelled, in a process that lives on."""
         granted = [(process, name) for process in self.processes for name in sorted(process.grants)]
         process, name = data.draw(st.sampled_from(granted))
         del process.grants[name]
@@ -320,11 +323,11 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH)
     def crash(self, which: int) -> None:
-        """The process is gone, with its grants; another takes its place, and its leases lapse in their own time."""
+        """A process dies with its grants, and another replaces it. Its leases stay until they lapse."""
         self.do(self.processes[which].store.__aexit__(None, None, None))
         self.processes[which] = self.do(self._started())
 
-    # What the person does.
+    # The person.
 
     @rule(
         name=KEYS,
@@ -362,17 +365,17 @@ class GateMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(key.decision is not None for key in self.keys.values()))
     @rule(data=st.data(), said=st.sampled_from(["approve", "deny"]))
     def settle_again(self, data: st.DataObject, said: str) -> None:
-        """An answer to what is settled changes nothing, whoever gives it."""
+        """An answer to a settled request changes nothing, whoever gives it."""
         name = data.draw(st.sampled_from(sorted(it for it, key in self.keys.items() if key.decision)))
         store = self.processes[1].store
         with pytest.raises(HitlStaleAnswer):
             self.do(store.settle(f"gate:{self.mine(name)}", "call", {"decision": said}, by="bob"))
 
-    # What time does.
+    # Time.
 
     @rule(seconds=st.sampled_from([1.0, 12.0, LEASE + 1, TIMEOUT]))
     def let_time_pass(self, seconds: float) -> None:
-        """Heartbeats go on in the processes that live; the leases of those that are gone lapse."""
+        """Time passes with heartbeats in the living processes; the leases of dead processes lapse."""
         while seconds > 0:
             self.stand_still(min(seconds, LEASE / 3))
             for which in (0, 1):
@@ -381,15 +384,16 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, LEASE + 1, TIMEOUT]))
     def stand_still(self, seconds: float) -> None:
-        """Time goes by, and no process gets to renew its leases: the machine slept.
+        """Time passes and no process renews its leases, as when the machine sleeps.
 
-        The clock is set, not advanced: so no heartbeat wakes by itself, at a moment that nobody knows.
+        The clock is set, not advanced, so that no heartbeat wakes by itself at an unknown moment.
         """
         self.clock._now += seconds
 
     @rule(which=WHICH)
     def heartbeat(self, which: int) -> None:
-        """A process renews the leases that are a third gone; one that lapsed is good again if nobody took it."""
+        """A process renews the leases that are a third over. A lapsed lease is good again if no other process took
+        it."""
         process = self.processes[which]
         leases, store = process.store._leases, process.store._open_store
         assert store is not None
@@ -403,7 +407,7 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(which=WHICH, name=KEYS, comes_late=st.booleans())
     def nobody_answers(self, which: int, name: str, comes_late: bool) -> None:
-        """The time to answer is over: a late answer is refused, or somebody looks what is due."""
+        """The deadline passes. Then a late answer is refused, or due requests are expired."""
         self.open(which, name)
         self.stand_still(TIMEOUT)
         if comes_late:
@@ -422,7 +426,7 @@ class GateMachine(RuleBasedStateMachine):
             self.keys[name].decision = "timed out"
             SEEN["timed out"] += 1
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def the_store_agrees_with_the_model(self) -> None:
@@ -462,7 +466,7 @@ RUNS = settings(
     stateful_step_count=40,
     deadline=None,
     database=None,
-    phases=[Phase.generate],  # to make a failure smaller takes longer than to read it
+    phases=[Phase.generate],  # shrinking a failure takes longer than reading it
     suppress_health_check=list(HealthCheck),
 )
 ROUNDS = 20
@@ -478,7 +482,7 @@ TO_BE_SEEN: list[Any] = [
 
 
 def test_one_decision_and_one_effect_whatever_happens(tmp_path: Path) -> None:
-    """At least two rounds, each from a seed of its own, and more until everything has been seen."""
+    """At least two rounds, each with a different seed, and more until every outcome was seen."""
     SEEN.clear()
     unseen = TO_BE_SEEN
     with asyncio.Runner() as runner:

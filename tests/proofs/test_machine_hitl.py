@@ -1,7 +1,7 @@
 """A state machine: agents in several processes, a person, a clock and crashes, against a plain model of the rules.
 
-The processes are simulated: each has a checkpointer of its own on one SQLite file. A process that crashes raises
-at the point where it dies and at every later one, so that it writes nothing more; its lease is left behind.
+The processes are simulated: each has a separate checkpointer on one SQLite file. A process that crashes raises at the
+crash point and at every later one, so that it writes nothing more. Its lease stays.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ ENDS = (Crash, HitlRequestPending, LeaseHeld, HitlStaleAnswer, HitlNoPendingRequ
 
 
 class _Process:
-    """A process with an agent: with a channel it waits for the person, without one it pauses and can be resumed."""
+    """A process with an agent. With a channel it waits for the person; without one it pauses and can be resumed."""
 
     def __init__(self, machine: HitlMachine, *, waits: bool) -> None:
         self._machine = machine
@@ -99,7 +99,7 @@ class _Process:
         )
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something as this process, in the background."""
+        """Do something in this process, in the background."""
         context = copy_context()
         context.run(_process.set, self)
         self.task = asyncio.get_running_loop().create_task(work, context=context)
@@ -113,14 +113,14 @@ class _Process:
         return None if pending is None else pending.question_id
 
     def reach(self, point: str) -> None:
-        """Die here, if this is the place, and stay dead."""
+        """Die if this is the crash point; a dead process raises `Crash` at every later point too."""
         if point == self.dies_at:
             self.dead = True
         if self.dead:
             raise Crash
 
     async def stop(self) -> None:
-        """The process ends at once: its work is dropped, its lease left behind."""
+        """End the process at once: its task is cancelled, and its lease stays."""
         self.dead = True
         if self.task is not None:
             self.task.cancel()
@@ -136,7 +136,7 @@ def _turn(messages: list[Message]) -> Any:
 
 
 class HitlMachine(RuleBasedStateMachine):
-    """Drives two processes and a person; the model is what a bystander would write down."""
+    """Drives two processes and a person, and compares them with a model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class HitlMachine(RuleBasedStateMachine):
         for process in self.processes:
             await process.start()
 
-    # What processes do.
+    # Processes.
 
     @rule(which=st.integers(0, 1), on_pending=st.sampled_from(["raise"] * 5 + ["supersede"]))
     def prompt(self, which: int, on_pending: Any) -> None:
@@ -182,7 +182,7 @@ class HitlMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pending is None and bool(self.known))
     @rule(which=st.integers(0, 1))
     def take_over(self, which: int) -> None:
-        """Whatever lease a dead process has left lapses, and a live one goes on."""
+        """The leases of dead processes lapse, and a living process resumes."""
         self._runner.run(self._pass(LEASE + 1))
         self.resume(which)
 
@@ -200,7 +200,7 @@ class HitlMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.processes[0].busy)
     @rule()
     def cancel_the_task(self) -> None:
-        """Like a web server that shuts down: what is asked stays asked."""
+        """Cancel a process's task, as a web server does that shuts down: its requests stay open."""
         self._runner.run(self._cancel_task(self.processes[0].task))
 
     @rule(which=st.integers(0, 1))
@@ -211,7 +211,7 @@ class HitlMachine(RuleBasedStateMachine):
     def crash_soon(self, which: int, point: str) -> None:
         self.processes[which].dies_at = point
 
-    # What the person does.
+    # The person.
 
     @precondition(lambda self: self.pending is not None)
     @rule(
@@ -223,13 +223,13 @@ class HitlMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pending is not None and not self.processes[1].busy)
     @rule(decision=st.sampled_from(["approve", "approve", "deny"]))
     def answer_with(self, decision: Any) -> None:
-        """The person answers the pending approval, and the process that is told so goes on with it."""
+        """The person answers the pending approval, by the process that resumes with the answer."""
         self._runner.run(self._answer_with(decision))
 
     @precondition(lambda self: self.pending is not None)
     @rule(doubt=st.sampled_from(["retry", "skip"]), point=st.sampled_from(AROUND_THE_BODY))
     def agree_and_crash(self, doubt: str, point: str) -> None:
-        """The worst moments: the person agrees, and whoever goes on dies around the tool's body."""
+        """The worst moments: the person approves, and the process that resumes dies around the tool's body."""
         for process in self.processes:
             process.dies_at = point
         self._runner.run(self._answer(deny=False, doubt=doubt))
@@ -243,7 +243,7 @@ class HitlMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(known.status != "pending" for known in self.known.values()))
     @rule(data=st.data())
     def answer_too_late(self, data: st.DataObject) -> None:
-        """An answer to what is settled is refused, whatever it says."""
+        """An answer to a settled request is refused, whatever it says."""
         settled = sorted(known.question_id for known in self.known.values() if known.status != "pending")
         question_id = data.draw(st.sampled_from(settled))
         answer = {"decision": "approve"} if ":" not in question_id else "retry"
@@ -251,7 +251,7 @@ class HitlMachine(RuleBasedStateMachine):
             self._runner.run(self.host.settle(THREAD, question_id, answer))
         assert caught.value.status == self.known[question_id].status
 
-    # What time does.
+    # Time.
 
     @rule(seconds=st.sampled_from([1.0, 15.0, 45.0]))
     def let_time_pass(self, seconds: float) -> None:
@@ -264,7 +264,7 @@ class HitlMachine(RuleBasedStateMachine):
         assert sorted(each.question_id for each in expired) == due
         self._runner.run(self._come_to_rest())
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def the_rules_are_kept(self) -> None:
@@ -288,7 +288,7 @@ class HitlMachine(RuleBasedStateMachine):
         self._check_effects(messages)
 
     def _check_change(self, known: StoredRequest, now: StoredRequest) -> None:
-        if now.request != known.request:  # asked anew: another attempt is in doubt
+        if now.request != known.request:  # a new round: another attempt is in doubt
             assert ":escalate:" in known.question_id
             return
         if known.status != "pending":
@@ -307,14 +307,14 @@ class HitlMachine(RuleBasedStateMachine):
 
     @property
     def pending(self) -> StoredRequest | None:
-        """What the person is being asked, as far as was seen."""
+        """The pending request that was seen last."""
         return next((known for known in self.known.values() if known.status == "pending"), None)
 
     def _overdue(self, known: StoredRequest) -> bool:
         expires_at = known.request.expires_at
         return known.status == "pending" and expires_at is not None and expires_at <= self.clock.now()
 
-    # How it is done.
+    # Helpers.
 
     def _do(self, which: int, what: Any) -> None:
         process = self.processes[which]
@@ -369,7 +369,7 @@ class HitlMachine(RuleBasedStateMachine):
         await self._begin(process, lambda agent: agent.resume_with([response], by="bob"))
         now = await self.host.request(THREAD, pending.question_id)
         assert now is not None
-        # A call in doubt may be in doubt once more by now, and only because the person said to retry it.
+        # A call in doubt may be in doubt again by now, but only if the person chose a retry.
         settled = now.answered_by == "bob" or now.request != pending.request
         if not settled:
             assert process.dead or self._overdue(pending), "an answer in time was not taken"
@@ -400,13 +400,13 @@ class HitlMachine(RuleBasedStateMachine):
         await self._come_to_rest()
 
     async def _replace(self, which: int) -> None:
-        """The process ends, and another takes its place."""
+        """End a process, and start another in its place."""
         await self.processes[which].stop()
         self.processes[which] = _Process(self, waits=which == 0)
         await self.processes[which].start()
 
     async def _come_to_rest(self) -> None:
-        """Let every process work until it is done, dead, or waits for a person who has not answered."""
+        """Let every process work until it is done, is dead, or waits for a person."""
         deadline = time.monotonic() + PATIENCE
         while not await self._at_rest():
             assert time.monotonic() < deadline, "the processes do not come to rest"
@@ -419,12 +419,12 @@ class HitlMachine(RuleBasedStateMachine):
                 await self._replace(which)
 
     async def _check_end(self, process: _Process, task: asyncio.Task[Any]) -> None:
-        """A process's work may end in these ways only."""
+        """Assert that a process's task ended in one of the allowed ways."""
         try:
             result = task.result()
         except (*ENDS, asyncio.CancelledError):
             return
-        if result is None:  # `abort_pending` has none
+        if result is None:  # `abort_pending` returns nothing
             return
         SEEN["channel" if process.waits else "no channel", result.status] += 1
         assert (result.status == "paused") == bool(result.pending_approvals) == bool(result.checkpoint)
@@ -441,7 +441,9 @@ class HitlMachine(RuleBasedStateMachine):
 
     async def _at_rest(self) -> bool:
         for process in self.processes:
-            if process.busy and not process.dead:  # one that died while it watched a deadline waits for ever
+            if (
+                process.busy and not process.dead
+            ):  # a process that died while it watched a deadline waits for ever
                 question_id = process.waits_for()
                 known = await self.host.request(THREAD, question_id) if question_id is not None else None
                 if known is None or known.status != "pending" or self._overdue(known):
@@ -460,7 +462,7 @@ class HitlMachine(RuleBasedStateMachine):
             self._folder.cleanup()
 
     async def _finish(self) -> None:
-        """Whatever happened, the thread can be brought to its end."""
+        """Bring the thread to its end, whatever happened to it."""
         for which in (0, 1):
             await self._replace(which)
         await self.clock.advance(LEASE + 1)
@@ -503,7 +505,7 @@ RUNS = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    phases=[Phase.generate],  # to make a failure smaller takes longer than to read it
+    phases=[Phase.generate],  # shrinking a failure takes longer than reading it
     suppress_health_check=list(HealthCheck),
 )
 

@@ -1,4 +1,4 @@
-"""Several servers on one database, each in a process of its own, are one to those who call them."""
+"""Several servers on one database, each in a separate process, act as one service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`askfirst serve` as a user runs it: an askfirst.toml, a mail server, a decision, and the mail that says so."""
+"""`askfirst serve` as a user runs it: an askfirst.toml, a mail server, a decision, and the mail about the
+decision."""
 
 from __future__ import annotations
 

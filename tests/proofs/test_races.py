@@ -1,4 +1,5 @@
-"""Races between processes: one wins, everyone else is told, one effect, and the record says what happened."""
+"""Races between processes: one wins, the others are told that they lost, there is one effect, and the record
+agrees."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Course:
     track: RaceTrack
 
     async def pause(self, *, timeout: float | None = None) -> None:
-        """Have the thread wait for a person, with nobody at it."""
+        """Have the thread wait for a person, with no process at work on it."""
         agent = agent_on(self.store, self.thread_id, self.folder, timeout=timeout)
         asking = asyncio.create_task(agent.prompt("go"))
         if timeout is not None:
@@ -51,14 +52,14 @@ class Course:
         assert (await asking).status == ("paused" if timeout is None else "suspended")
 
     async def run(self, acts: list[str], **job: Any) -> list[RaceOutcome]:
-        """One process for each act, all at once."""
+        """Run one process for each act, all at the same time."""
         shared = {"url": self.url, "folder": str(self.folder), "thread_id": self.thread_id, **job}
         return await self.track.race(
             ACT, [{**shared, "act": name, "by": f"racer-{n}"} for n, name in enumerate(acts)]
         )
 
     async def finish(self) -> AgentResult:
-        """Go on with whatever is left to do."""
+        """Resume the thread until nothing is left to do."""
         return await agent_on(self.store, self.thread_id, self.folder).resume()
 
     @property
@@ -67,7 +68,7 @@ class Course:
         return len(entries(self.folder / "effects"))
 
     async def result(self) -> ToolResultMessage:
-        """The call's only result, in a transcript that has nothing wrong with it."""
+        """The call's only result, from a transcript without faults."""
         thread = await self.store.load(self.thread_id)
         assert thread is not None
         assert faults(thread.messages) == []
@@ -94,7 +95,7 @@ def size(request: pytest.FixtureRequest) -> int:
 
 
 def _one_winner(outcomes: list[RaceOutcome], told: tuple[str, ...] = ("HitlStaleAnswer",)) -> int:
-    """The place of the one that won; all others were told that they had not."""
+    """The index of the only winner. Asserts that all others were told that they lost."""
     winners = [place for place, outcome in enumerate(outcomes) if outcome.won]
     losers = Counter(outcome.error for outcome in outcomes if not outcome.won)
     assert len(winners) == 1, (outcomes, losers)
@@ -103,7 +104,7 @@ def _one_winner(outcomes: list[RaceOutcome], told: tuple[str, ...] = ("HitlStale
 
 
 async def _the_record_agrees(course: Course, decision: str, winner: int | None) -> None:
-    """Transcript and request say what happened, and who did it."""
+    """Assert that transcript and request agree with what happened, and name who did it."""
     trace = ((await course.result()).details or {}).get("hitl", {})
     assert trace.get("decision") == decision
     stored = await course.store.request(course.thread_id, CALL)
@@ -157,7 +158,7 @@ async def test_answer_against_cancel(course: Course, size: int) -> None:
 
 
 async def test_answer_against_time_out(course: Course, size: int) -> None:
-    """Half of the processes have clocks by which it is too late already."""
+    """By the clocks of half of the processes, the deadline has passed."""
     await course.pause(timeout=3600)
     acts = ["approve", "time_out"] * (size // 2)
     outcomes = await course.run(acts)
@@ -167,7 +168,9 @@ async def test_answer_against_time_out(course: Course, size: int) -> None:
     assert (await course.finish()).status == "completed"
     if won == {"time_out"}:
         assert told == {("HitlStaleAnswer", "timed_out")}
-        assert sum(outcome.won for outcome in outcomes) == size // 2  # to see that it is late is no claim
+        assert (
+            sum(outcome.won for outcome in outcomes) == size // 2
+        )  # to find a request timed out is not to settle it
         await _the_record_agrees(course, "timed_out", None)
     else:
         assert told == {("HitlStaleAnswer", "answered")}
@@ -217,7 +220,7 @@ async def test_prompt_against_prompt(course: Course, size: int) -> None:
 
 
 async def test_an_answer_given_while_another_process_waits_for_it(course: Course, size: int) -> None:
-    """Whoever has the answer first goes on, the waiter or the answerer; not both."""
+    """The process that gets the answer first resumes: the waiting one or the answering one, not both."""
     await course.pause()
     outcomes = await course.run(["wait"] + ["approve"] * (size - 1))
     waiter, answerers = outcomes[0], outcomes[1:]
@@ -241,7 +244,7 @@ async def test_the_race_helper(course: Course, size: int) -> None:
         (winner,) = [place for place, outcome in enumerate(outcomes) if outcome.won]
         assert stored.answered_by == f"racer-{winner}"
         assert stored.answer.decision == answers[winner]["decision"]
-    assert course.effects == 0  # it only answers
+    assert course.effects == 0  # this process only answers
 
 
 async def test_the_race_helper_makes_its_own_track(tmp_path: Path) -> None:
@@ -259,7 +262,7 @@ async def test_the_race_helper_makes_its_own_track(tmp_path: Path) -> None:
 
 
 async def test_who_looks_can_be_cancelled_at_any_moment(course: Course) -> None:
-    """A driver may swallow a cancellation that reaches it; then a channel that is detached would wait for ever."""
+    """A database driver may swallow a cancellation; then a channel that is detached would wait for ever."""
 
     async def look() -> None:
         while True:
@@ -274,7 +277,7 @@ async def test_who_looks_can_be_cancelled_at_any_moment(course: Course) -> None:
 
 
 async def die(job: Any, start: Any) -> None:
-    """A racer that ends in another way than by returning or raising."""
+    """A racer that ends without returning or raising."""
     if job == "hang":
         await asyncio.Event().wait()
     if job == "exit":

@@ -1,4 +1,4 @@
-"""One checkpoint, many processes: one holds it, and all others are told who does."""
+"""Many processes race for one checkpoint: one holds the claim, and the others are told which."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Course:
     checkpoint_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
     async def lapse(self) -> None:
-        """Have the checkpoint claimed by a worker of long ago."""
+        """Have the checkpoint claimed by a worker whose claim has lapsed long ago."""
         async with checkpointer_from_url(self.url, clock=FakeClock()) as past:
             await past.claim_checkpoint(self.checkpoint_id, AGENT, by="the dead", ttl_seconds=60)
 
     async def run(self, acts: list[str]) -> list[RaceOutcome]:
-        """One process for each act, all at once."""
+        """Run one process for each act, all at the same time."""
         shared = {"url": self.url, "checkpoint_id": self.checkpoint_id}
         jobs = [{**shared, "act": name, "by": f"racer-{n}"} for n, name in enumerate(acts)]
         for job in jobs:
@@ -46,7 +46,7 @@ class Course:
         return await self.track.race(ACT, jobs)
 
     async def check(self, outcomes: list[RaceOutcome], holder: str, state: str) -> None:
-        """The store agrees, and whoever did not win was told who did."""
+        """Assert that the store agrees with the outcomes, and that each loser was told the holder."""
         stored = await self.store.get_checkpoint(self.checkpoint_id, AGENT)
         assert stored is not None
         assert (stored.state, stored.claimed_by) == (state, holder)
@@ -74,7 +74,7 @@ async def course(
 
 
 def the_winner(outcomes: list[RaceOutcome]) -> tuple[str, Any]:
-    """The one that won: its name and what it got."""
+    """The name and the value of the only winner."""
     winners = [(f"racer-{place}", outcome.value) for place, outcome in enumerate(outcomes) if outcome.won]
     assert len(winners) == 1, outcomes
     return winners[0]
@@ -111,7 +111,7 @@ async def test_a_lapsed_holder_resolves_or_is_overtaken_never_both(course: Cours
 
 
 async def test_a_claim_is_held_for_its_time(course: Course) -> None:
-    """By another clock than the holder's, too: what counts is what is stored."""
+    """Also by another clock than the holder's: the stored time counts."""
     (outcome,) = await course.run(["claim"])
     assert outcome.won
     stored = await course.store.get_checkpoint(course.checkpoint_id, AGENT)

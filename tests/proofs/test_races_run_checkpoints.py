@@ -1,4 +1,4 @@
-"""One paused run, many processes: one of them goes on with it, each effect happens once, and it gets done."""
+"""Many processes resume one paused run: one of them gets to, each effect happens once, and the run completes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIZES = (2, 10, 50)
 
 
 class Tomorrow(SystemClock):
-    """By this clock every lease and claim of today has lapsed."""
+    """A clock by which every lease and claim of today has lapsed."""
 
     def now(self) -> float:
         return super().now() + 86_400
@@ -42,7 +42,7 @@ class Tomorrow(SystemClock):
 
 @dataclass
 class Course:
-    """A store, and a folder in which tools write down what they did."""
+    """A store, and a folder in which tools record their effects."""
 
     url: str
     folder: Path
@@ -51,23 +51,23 @@ class Course:
     thread_id: str
 
     async def saved(self) -> str:
-        """A checkpoint of a run that had no store, kept in this one."""
+        """The id of a checkpoint of a run without a store, saved in this store."""
         paused = await run_agent(payer(self.folder), "go", thread_id=self.thread_id)
         assert paused.checkpoint is not None
         return await RunCheckpointStore(self.memory).save("payer", paused.checkpoint)
 
     async def run(self, count: int, **job: Any) -> list[RaceOutcome]:
-        """So many processes that do the same at once."""
+        """Run this many processes that do the same, at the same time."""
         shared = {"url": self.url, "folder": str(self.folder), "thread_id": self.thread_id, **job}
         return await self.track.race(ACT, [{**shared, "by": f"racer-{n}"} for n in range(count)])
 
     @property
     def effects(self) -> Counter[str]:
-        """How often each thing was paid for."""
+        """How often each payment was made."""
         return Counter(entry["what"] for entry in entries(self.folder / "effects"))
 
     async def check(self, *thread_ids: str) -> None:
-        """The transcripts are whole, nobody is asked anything, nobody holds a lease."""
+        """Assert that the transcripts are complete, no request is open, and no lease is held."""
         for thread_id in thread_ids:
             thread = await self.memory.load(thread_id)
             assert thread is not None
@@ -92,7 +92,7 @@ async def course(
 
 
 def one_winner(outcomes: list[RaceOutcome]) -> int:
-    """The place of the only one that got to resume; all others were told that they had not."""
+    """The index of the only process that resumed. Asserts that all others were told that they did not."""
     winners = [place for place, outcome in enumerate(outcomes) if outcome.won]
     assert len(winners) == 1, outcomes
     assert {outcome.error for outcome in outcomes if not outcome.won} <= {"CheckpointNotPendingError"}
@@ -101,7 +101,7 @@ def one_winner(outcomes: list[RaceOutcome]) -> int:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_many_processes_resume_one_checkpoint(course: Course, size: int) -> None:
-    """A run without a store, saved by one process and resumed by others, at once and later: one run."""
+    """A run without a store is saved by one process and resumed by others, at once and later: it runs once."""
     checkpoint_id = await course.saved()
     outcomes = await course.run(size, act="resume", checkpoint_id=checkpoint_id)
     winner = one_winner(outcomes)
@@ -141,7 +141,7 @@ async def test_many_processes_save_one_checkpoint(course: Course) -> None:
 async def resumed_tomorrow(
     course: Course, checkpoint_id: str, responses: Sequence[ApprovalResponse] = ()
 ) -> AgentResult:
-    """Taken over when the dead worker's claim and lease have lapsed; its answers are on record."""
+    """The run is taken over when the dead worker's claim and lease have lapsed; its responses are stored."""
     async with checkpointer_from_url(course.url, clock=Tomorrow()) as memory:
         store = RunCheckpointStore(memory, claim_ttl_seconds=600)
         return await resume_checkpoint(payer(course.folder), checkpoint_id, responses, store=store)
@@ -165,7 +165,10 @@ async def test_what_a_dead_worker_had_begun_is_in_doubt_and_not_repeated(course:
     assert paused.checkpoint.checkpoint_id is not None
     async with checkpointer_from_url(course.url, clock=Tomorrow()) as memory:
         store = RunCheckpointStore(memory)
-        responses = [*deny("c1:escalate:1"), *approve("c2:escalate:1")]  # skip the one, retry the other
+        responses = [
+            *deny("c1:escalate:1"),
+            *approve("c2:escalate:1"),
+        ]  # skip one call in doubt, retry the other
         done = await resume_checkpoint(
             payer(course.folder), paused.checkpoint.checkpoint_id, responses, store=store
         )
@@ -177,13 +180,13 @@ async def test_what_a_dead_worker_had_begun_is_in_doubt_and_not_repeated(course:
 async def test_a_worker_that_dies_before_anything_begins_is_replaced(
     course: Course, again: tuple[str, ...]
 ) -> None:
-    """Whoever takes over may send the same responses again, as a webhook that is repeated does."""
+    """The worker that takes over may send the same responses again, as a repeated webhook does."""
     checkpoint_id = await course.saved()
     (died,) = await course.run(1, act="resume", checkpoint_id=checkpoint_id, crash="before:effect.started")
     assert died.signal == signal.SIGKILL
     assert course.effects == {}
     with pytest.raises(InvalidCheckpoint, match="'c1' is not pending here"):
-        await resumed_tomorrow(course, checkpoint_id, deny("c1"))  # it was decided otherwise before
+        await resumed_tomorrow(course, checkpoint_id, deny("c1"))  # another decision was settled before
     assert (await resumed_tomorrow(course, checkpoint_id, approve(*again))).status == "completed"
     assert course.effects == {"a": 1, "b": 1}
     await course.check(course.thread_id)
@@ -198,7 +201,7 @@ def tree_threads(root: str) -> list[str]:
 
 
 async def finish(course: Course) -> None:
-    """Answer what is left, and see that everything was paid for once."""
+    """Answer the open requests, and assert that each payment was made once."""
     agent = Agent.from_spec(family(course.folder), checkpointer=course.memory, thread_id=course.thread_id)
     result = await agent.resume()
     while result.status == "paused":
@@ -219,13 +222,13 @@ async def test_workers_that_resume_one_tree_at_once(course: Course, size: int) -
             await course.memory.settle(thread_id, question_id, {"decision": "approve"}, by="ann")
     outcomes = await course.run(size, act="tree")
     assert {outcome.value for outcome in outcomes} <= {"paused", "suspended"}, outcomes
-    assert "paused" in {outcome.value for outcome in outcomes}, outcomes  # at the next calls of both
+    assert "paused" in {outcome.value for outcome in outcomes}, outcomes  # the next calls of both subagents
     assert course.effects == {"a": 2, "b": 2}
     await finish(course)
 
 
 async def test_workers_that_answer_one_tree_at_once(course: Course) -> None:
-    """Each call's first answer counts; whoever comes late is told, and nothing runs twice."""
+    """Each call's first answer counts, late workers are told so, and nothing runs twice."""
     agent = Agent.from_spec(family(course.folder), checkpointer=course.memory, thread_id=course.thread_id)
     ids = pending_ids(await agent.prompt("go"))
     outcomes = await course.run(4, act="tree_with", ids=ids)

@@ -1,4 +1,4 @@
-"""Fifty at once: whoever comes first decides, everyone else is told so, and it has happened once."""
+"""Fifty requests at once: the first one decides, the others are told so, and the effect happens once."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ CLIENTS = 50
 
 
 async def acts_of(checkpointer: SqlCheckpointer, case_id: str) -> list[str]:
-    """What the audit trail says of a case, once it is found whole."""
+    """The rows of the audit trail about a case; asserts that the chain is intact."""
     assert (await verify(checkpointer.engine)).is_whole
     rows = [json.loads(line) async for line in export(checkpointer.engine)]
     told = [row["act"] for row in rows if row["subject"] == case_id]
-    return [act for act in told if act != "case.delivered"]  # as often as a link was made
+    return [act for act in told if act != "case.delivered"]  # one row for each link that was made
 
 
 async def test_fifty_clients_answer_and_cancel_one_case(database: Database) -> None:
@@ -149,7 +149,8 @@ async def _won(attempt: Awaitable[object]) -> bool:
 
 
 async def test_two_processes_answer_and_adopt_as_one(database: Database) -> None:
-    """Two services on one database: each request becomes one case, told once, and is answered once."""
+    """Two services on one database: each request becomes one case, `on_case` is called once, and one answer
+    counts."""
     heard: list[str] = []
 
     async def on_case(case: Any) -> None:

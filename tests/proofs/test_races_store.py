@@ -1,4 +1,4 @@
-"""Many processes over one database: each lease and each answer has one winner, and every waiter wakes."""
+"""Many processes on one database: each lease and each answer has one winner, and every waiter wakes."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ async def test_eight_processes_race_for_sixty_leases_and_sixty_answers(
 
 
 async def is_answered(checkpointer: Any, claim: int) -> bool:
-    """Whether a process is as far as that: it waits for the signal, or is about to."""
+    """Whether a process waits for the signal of an answer, or is about to."""
     return (await checkpointer.request(f"t{claim}", "call-1")).status == "answered"
 
 
 async def check_winner(checkpointer: Any, result: dict[str, Any], fences: list[int]) -> None:
-    """The tables agree with what a process was told."""
+    """Assert that the tables agree with what a process was told."""
     number = result["number"]
     for claim in result["claimed"]:
         thread = await checkpointer.load(f"t{claim}")

@@ -32,7 +32,7 @@ AT_ONCE = 10
 
 @dataclass
 class Ledger:
-    """What happened, as the outside world saw it."""
+    """What happened, recorded outside of the store."""
 
     effects: Counter[str] = field(default_factory=Counter)
     done: set[str] = field(default_factory=set)
@@ -46,7 +46,8 @@ class Ledger:
 async def test_nothing_is_lost_or_doubled_while_the_server_restarts(
     kind: type[ThrowawayPostgres | ThrowawayMySQL], patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A restart is over before the store's patience ends, and no client hears of it; or it is not, and all do."""
+    """With a patient store, a restart ends within the store's patience and clients get no errors. With an impatient
+    store they do."""
     monkeypatch.setattr(server_engine, "RECONNECT_SECONDS", PATIENCE if patient else 0.05)
     server = await anyio.to_thread.run_sync(start_own, kind)
     ledger = Ledger()
@@ -69,7 +70,7 @@ async def test_nothing_is_lost_or_doubled_while_the_server_restarts(
 
 
 async def _restart(server: ThrowawayPostgres | ThrowawayMySQL, ledger: Ledger) -> None:
-    """Stop or kill the server, again and again, after so many more cycles as chance says."""
+    """Stop or kill the server again and again, each time after a random number of further cycles."""
     chance = random.Random(1)
     goal = 10
     while not ledger.over:
@@ -84,7 +85,7 @@ async def _restart(server: ThrowawayPostgres | ThrowawayMySQL, ledger: Ledger) -
 
 
 async def _run_cycles(store: Checkpointer, ledger: Ledger) -> None:
-    """All cycles, some at a time."""
+    """Run all cycles, some at a time."""
     numbers = iter(range(CYCLES))
 
     async def worker() -> None:
@@ -97,7 +98,7 @@ async def _run_cycles(store: Checkpointer, ledger: Ledger) -> None:
 
 
 async def _cycle(store: Checkpointer, thread_id: str, ledger: Ledger) -> None:
-    """One conversation, by a client that tries again whenever the store fails it."""
+    """One conversation, by a client that retries when the store fails."""
     agent = _agent(store, thread_id, ledger)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -107,7 +108,7 @@ async def _cycle(store: Checkpointer, thread_id: str, ledger: Ledger) -> None:
             if result.status == "completed":
                 ledger.done.add(thread_id)
                 return
-            # Paused where the person is asked; suspended while a lease is left of a try that failed.
+            # Paused if a person is asked; suspended while the lease of a failed try has not lapsed.
             assert result.status in ("paused", "suspended"), result
             request = await agent.load_pending_hitl_request()
             if request is not None:
@@ -115,12 +116,12 @@ async def _cycle(store: Checkpointer, thread_id: str, ledger: Ledger) -> None:
                 continue
         except StoreError as error:
             ledger.errors[type(error).__name__] += 1
-        await asyncio.sleep(0.02)  # as clients do before they try again
+        await asyncio.sleep(0.02)  # as clients do before a retry
     pytest.fail(f"{thread_id} did not get done")
 
 
 async def _answer(store: Checkpointer, request: HitlRequest, thread_id: str, ledger: Ledger) -> None:
-    """The person; asked about a call in doubt, they look whether it took effect."""
+    """Play the person, who looks at the recorded effects when asked about a call in doubt."""
     answer: Any = {"decision": "approve"}
     if request.payload.kind == "escalate":
         answer = "skip" if ledger.effects[thread_id] else "retry"
@@ -128,7 +129,7 @@ async def _answer(store: Checkpointer, request: HitlRequest, thread_id: str, led
         await store.settle(thread_id, request.question_id, answer, by="ann")
     except (
         HitlStaleAnswer
-    ):  # settled by the try before, which had seemed to fail; at the end all are looked at
+    ):  # settled by an earlier try that seemed to fail; every request is checked at the end
         ledger.errors["HitlStaleAnswer"] += 1
 
 

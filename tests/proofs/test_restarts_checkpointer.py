@@ -1,4 +1,4 @@
-"""A server that is killed and started again at random: nothing lost, nothing doubled."""
+"""A server is killed and started again at random: nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CYCLES = 80
 
 
 class Progress:
-    """How many commits have been made. Restarts follow it, not the clock, so that a slow machine gets on, too."""
+    """A count of commits. Restarts follow the count, not the clock, so that a slow machine makes progress too."""
 
     def __init__(self) -> None:
         self._commits = 0
@@ -33,7 +33,7 @@ class Progress:
         self._made.set()
 
     async def more(self, commits: int) -> None:
-        """Wait for so many more."""
+        """Wait for this many more commits."""
         goal = self._commits + commits
         while self._commits < goal:
             self._made.clear()
@@ -44,7 +44,7 @@ class Progress:
 async def test_cycles_go_on_while_the_server_is_restarted(
     kind: str, product: type[Throwaway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a busy machine a restart may take longer than the store's own patience, which is not what is tested.
+    # On a busy machine a restart may take longer than the store retries to connect, which is not tested here.
     monkeypatch.setattr(server_engine, "RECONNECT_SECONDS", PATIENCE)
     server = await asyncio.to_thread(start_own, product)
     try:
@@ -73,7 +73,7 @@ async def test_cycles_go_on_while_the_server_is_restarted(
 
 
 async def make_trouble(server: Throwaway, progress: Progress) -> int:
-    """Kill or stop the server, start it again, and so on; returns how often."""
+    """Kill or stop the server and start it again, until cancelled; returns how often."""
     chance, restarts = random.Random(3), 0
     while True:
         end = server.kill if chance.random() < 0.5 else server.stop

@@ -1,9 +1,8 @@
-"""Whatever happens to an agent, its transcript only grows, every call ends with one result, and providers
-accept it.
+"""Whatever happens to an agent, its transcript only grows, every call ends with one result, and providers accept it.
 
-An agent is driven through arbitrary conversations: turns of text and of calls that work, raise, do not exist
-or are malformed, models that fail, aborts and cancellations at any step of the event loop, and resumes. A call
-that a cancellation cut short is in doubt: the run pauses there until a person decides, or a prompt goes past it.
+An agent is driven through random conversations: turns of text and of calls that work, raise, do not exist or are
+malformed, models that fail, aborts and cancellations at any step of the event loop, and resumes. A call that a
+cancellation cut short is in doubt: the run pauses there until a person decides, or a newer prompt supersedes it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from askfirst.messages import (
 from askfirst.models import ModelRequest, ScriptedModel
 from askfirst.requests import Decision
 
-# The tools: one of each kind of end.
+# The tools: one for each way in which a body can end.
 
 
 @tool
@@ -73,7 +72,7 @@ async def alone(a: int) -> str:
 
 @tool
 async def stubborn() -> str:
-    """Does not stop when it is cancelled."""
+    """A body that does not stop when it is cancelled."""
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -88,7 +87,7 @@ def threaded() -> list[int]:
 TOOLS = [add, broken, alone, stubborn, threaded]
 
 
-# What may happen.
+# The acts.
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class Op:
-    """Something done to the agent. After ``steps`` of the event loop it is stopped, if ``stop`` says how."""
+    """One act on the agent. After ``steps`` steps of the event loop it is stopped, if ``stop`` says how."""
 
     kind: str
     stop: str | None = None
@@ -108,7 +107,7 @@ class Op:
 
 
 IN_DOUBT = AssistantMessage([ToolCall("c1", "alone", {"a": 1}), ToolCall("c2", "alone", {"a": 2})])
-LONG = "call_" + "x" * 35  # as long as providers take it
+LONG = "call_" + "x" * 35  # the longest that providers accept
 
 ids = st.sampled_from(["c1", "c2", LONG, ""])
 callable_parts = [
@@ -160,7 +159,7 @@ def _turn(said: AssistantMessage | Fails) -> Any:
 
 @dataclass
 class Driver:
-    """Does things to an agent and watches its transcript."""
+    """Runs acts on an agent, and checks its transcript."""
 
     agent: Agent
     seen: tuple[Message, ...] = ()
@@ -180,7 +179,7 @@ class Driver:
         self.seen = now
 
     async def do(self, op: Op) -> None:
-        """Do it, and see that it left the transcript as it should."""
+        """Run an act, and check the transcript after it."""
         before, asked = self.seen, await self.agent.load_pending_hitl_request()
         task = asyncio.create_task(self._run(op))
         for _ in range(op.steps):
@@ -235,7 +234,7 @@ class Driver:
 
 
 async def drive(script: Sequence[AssistantMessage | Fails], todo: Sequence[Op]) -> tuple[Message, ...]:
-    """Do all of it, end with a prompt that nobody stops, and return the transcript."""
+    """Run all acts, end with a prompt that is not stopped, and return the transcript."""
     model = ScriptedModel([_turn(said) for said in script])
     driver = Driver(Agent(model=model, tools=TOOLS, max_iterations=4))
     for op in todo:
@@ -254,7 +253,7 @@ def request(messages: Sequence[Message]) -> ModelRequest:
 
 
 async def complaints(messages: Sequence[Message]) -> list[str]:
-    """What either provider would refuse in this transcript, continued by a person."""
+    """What either provider would refuse in this transcript, after one more message of a person."""
     asked = request(messages)
     return [
         *openai_complaints(await openai_body(asked)),
@@ -293,7 +292,7 @@ def test_any_conversation_leaves_a_sound_transcript(
 def test_a_conversation_that_begins_in_doubt(
     names: list[str], steps: int, script: list[AssistantMessage | Fails], todo: list[Op]
 ) -> None:
-    """Like the one before, begun where that one seldom gets: bodies cut short."""
+    """Like the test before, but it begins where that one rarely gets: with bodies that were cut short."""
     begun = AssistantMessage([ToolCall(f"d{n}", name, {"a": n}) for n, name in enumerate(names)])
     messages = asyncio.run(drive([begun, *script], [Op("prompt", "cancel", steps), *todo]))
     assert open_calls(messages) == []
@@ -311,7 +310,7 @@ def test_a_conversation_that_begins_in_doubt(
 def test_both_providers_accept_any_conversation(
     script: list[AssistantMessage | Fails], todo: list[Op]
 ) -> None:
-    """Through pydantic-ai and the real SDKs, down to the body that would be sent."""
+    """The transcript goes through pydantic-ai and the real SDKs, to the body that would be sent."""
 
     async def main() -> list[str]:
         return await complaints(await drive(script, todo))
@@ -319,7 +318,7 @@ def test_both_providers_accept_any_conversation(
     assert asyncio.run(main()) == []
 
 
-# And over a real connection, where the servers refuse what the providers would.
+# Also over a real connection, to servers that refuse what the providers would refuse.
 
 ROUGH: list[AssistantMessage | Fails] = [
     AssistantMessage(
@@ -370,7 +369,7 @@ async def test_a_rough_conversation_goes_on_with_a_real_provider(provider: str) 
 )
 @pytest.mark.anyio
 async def test_both_providers_accept_what_a_model_made_up(call_id: str, name: str) -> None:
-    """A tool that does not exist, with a name that cannot exist: the model is told, and the next request is
-    sound. So is one with ids of another provider's making."""
+    """A model calls a tool that does not exist, with an invalid name: it is told so, and the next request is valid.
+    So is a request with ids that another provider made."""
     messages = await drive([AssistantMessage(ToolCall(call_id, name, {"a": 1}))], [Op("prompt")])
     assert await complaints(messages) == []

@@ -1,4 +1,4 @@
-"""Threads written by earlier versions, kept in tests/data, are gone on with by this one."""
+"""Threads that earlier versions wrote, stored in tests/data, are resumed by this version."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THREADS = {
 
 @pytest.fixture(params=WRITTEN, ids=lambda path: path.stem)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SQLiteCheckpointer]:
-    """An earlier version's database, opened by this one."""
+    """An earlier version's database, opened by this version."""
     connection = sqlite3.connect(tmp_path / "threads.db")
     connection.executescript(request.param.read_text())
     connection.close()
@@ -45,7 +45,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 class Till:
-    """A tool that remembers what it was used for."""
+    """A tool that remembers its calls."""
 
     def __init__(self) -> None:
         self.paid: list[tuple[int, str, int]] = []

@@ -1,4 +1,5 @@
-"""A service's database from before its marks: what was open, settled and deleted then is found now."""
+"""A service's database from before the migration 0004: its open, settled and deleted requests are found after the
+upgrade."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from kit.stores import approval
 
 from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 from askfirst.ids import case_id_of
-from askfirst.service.adoption import adopted
+from askfirst.service.adoption import adopted_case
 from askfirst.service.case import row_of
 from askfirst.service.cases import Cases
 from askfirst.store import deliveries
@@ -41,7 +42,7 @@ def _insert(connection: sqlite3.Connection, table: str, values: dict[str, Any]) 
 
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
-    """A database of the revision before, with three cases and a request that is none yet."""
+    """A database of the previous revision, with three cases, and a request that has no case yet."""
     path = tmp_path / "cases.db"
     config = alembic_config()
     config.set_main_option("sqlalchemy.url", f"sqlite:///{path}")
@@ -52,7 +53,7 @@ def before(tmp_path: Path) -> Path:
         for row in (*shown[:2], _request("new")):
             _insert(connection, "askfirst_requests", row._asdict())
         for row in shown:
-            case = adopted(row)
+            case = adopted_case(row)
             columns = {"question_id": "call-1", "round": 1, "idempotency": case.case_id}
             values = row_of(case, fresh_write_id(), **columns)._asdict()
             _insert(
@@ -74,13 +75,13 @@ async def test_what_a_service_left_is_found_after_the_upgrade(before: Path) -> N
             for thread_id in ("open", "settled", "deleted", "new")
         ]
         assert ends == ["pending", "completed", "cancelled", "pending"]
-        told = await cases.take_untold()  # of those from before somebody was told then
+        told = await cases.take_on_case_call()  # for the old cases, `on_case` was called at that time
         assert told is not None
         assert told.case.case_id == case_id_of("new", "call-1", 1)
-        assert await cases.take_untold() is None
+        assert await cases.take_on_case_call() is None
         unplanned = await cases.engine.read(
             partial(deliveries.unplanned, 10)
-        )  # deliveries tell of all that is open
+        )  # deliveries still send every open case
         assert sorted(unplanned) == sorted(
             case_id_of(thread_id, "call-1", 1) for thread_id in ("open", "new")
         )

@@ -36,7 +36,7 @@ from askfirst.requests import (
     fit_answer,
     plain_answer,
 )
-from askfirst.service.adoption import adopted, answer_of, case_id_of, result_of
+from askfirst.service.adoption import adopted_case, answer_of, case_id_of, result_of
 from askfirst.service.answers import clean_answer
 from askfirst.service.case import Case, case_of, row_of
 from askfirst.service.embedding import review_link
@@ -394,9 +394,9 @@ async def test_a_request_that_cannot_be_shown_keeps_none_from_it(
     def broken(row: RequestRow, rounds: Any = ()) -> Case:
         if row.thread_id == "bad":
             raise KeyError("unreadable: secret-content")
-        return adopted(row, rounds)
+        return adopted_case(row, rounds)
 
-    monkeypatch.setattr("askfirst.service.cases.adopted", broken)
+    monkeypatch.setattr("askfirst.service.cases.adopted_case", broken)
     await asked(rig.store, "bad", HitlRequest(question_id="q", payload=APPROVE, created_at=1.0))
     for number in range(3):
         assert await rig.told(await rig.ask(APPROVE, f"t{number}")) == 1
@@ -518,7 +518,7 @@ def test_an_answer_there_and_back_is_the_same(pairs: list[tuple[Question, Any]])
     row = RequestRow(
         "t", "q", 1, None, "ask", request.model_dump_json(), None, "pending", 1000, None, *[None] * 6
     )
-    case = adopted(row)
+    case = adopted_case(row)
     assert case_of(row_of(case, 1)).context == case.context
     clean = clean_answer(case, result["action"], result["data"])
     assert answer_of(request, result["action"], clean) == answers

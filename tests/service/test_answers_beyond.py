@@ -13,7 +13,7 @@ from kit.running_service import BROWSER, Agent, serving
 
 from askfirst.errors import InvalidReview
 from askfirst.requests import ApproveRequest, ConfirmRequest, HitlRequest
-from askfirst.service.adoption import adopted, answer_of
+from askfirst.service.adoption import adopted_case, answer_of
 from askfirst.service.answers import clean_answer
 from askfirst.service.case import Case
 from askfirst.store.rows import RequestRow
@@ -107,7 +107,7 @@ async def test_what_says_nothing_or_is_too_much_is_refused(
 def _case(payload: Any) -> tuple[HitlRequest, Case]:
     request = HitlRequest(question_id="q", payload=payload, created_at=1.0)
     facts = ("t", "q", 1, None, payload.kind, request.model_dump_json(), None, "pending", 1000, None)
-    return request, adopted(RequestRow(*facts, *[None] * 6))
+    return request, adopted_case(RequestRow(*facts, *[None] * 6))
 
 
 def test_an_agent_of_ours_gets_what_it_asked_for_and_no_more() -> None:

@@ -347,7 +347,7 @@ def chained(entries: list[Entry]) -> list[audit_chain.AuditRow]:
 
 
 def judged(rows: list[audit_chain.AuditRow], head: audit_chain.Head) -> Verdict:
-    walk = trail._Walk()
+    walk = trail._Verification()
     for row in rows:
         walk.step(row, head)
     walk.end(audit_chain.AuditPage(head, rows, head))

@@ -80,7 +80,7 @@ async def test_a_service_pushes_its_heads_and_goes_on_where_nobody_takes_them(tm
     key = SigningKey.generate()
     async with receiving(answer=REFUSED) as receiver:
         heads = f"http://127.0.0.1:{receiver.port}/heads"
-        with mock.patch("askfirst.service.background.EVERY_SECONDS", 0.02):
+        with mock.patch("askfirst.service.background.PUSH_INTERVAL_SECONDS", 0.02):
             async with serving(f"sqlite:///{tmp_path}/x.db", push_heads=heads, signing_key=key) as served:
                 await (await served.agent()).open()
 

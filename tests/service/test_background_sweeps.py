@@ -15,7 +15,7 @@ from kit.stores import SHARED, Database, approval, asked, on_server
 from sqlalchemy import insert
 
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.service.adoption import adopted, case_id_of
+from askfirst.service.adoption import adopted_case, case_id_of
 from askfirst.service.case import row_of
 from askfirst.service.cases import Cases
 from askfirst.store import cases as case_statements
@@ -36,7 +36,7 @@ REQUEST = Statement(
 def _opened(rows: list[RequestRow]) -> Transaction[None]:
     """Open requests of threads that have nothing else, as cases already."""
     yield REQUEST, [{**row._asdict(), "shown": 1} for row in rows]
-    made = [(row, adopted(row)) for row in rows]
+    made = [(row, adopted_case(row)) for row in rows]
     new = [
         row_of(
             case,
@@ -150,7 +150,7 @@ async def test_a_sweep_costs_what_there_is_to_do(database: Database, monkeypatch
         async def all_of_it() -> None:
             await cases.adopt()
             await cases.sweep()
-            await cases.take_untold()
+            await cases.take_on_case_call()
 
         await examined.by(all_of_it)
         assert len(examined.statements) > 5

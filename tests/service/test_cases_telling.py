@@ -10,12 +10,12 @@ from kit.running_service import HandClock, Served, serving, until
 from kit.stores import SHARED, Database, approval, asked
 
 from askfirst.service.case import Case
-from askfirst.service.cases import TELL_AGAIN
+from askfirst.service.cases import ON_CASE_BACKOFF
 from askfirst.store.case_queues import all_failed
 
 pytestmark = pytest.mark.anyio
 SECRET = "https://hooks.example/T0K3N"  # noqa: S105
-FIRST, LONGEST = (each / 1000 for each in TELL_AGAIN)
+FIRST, LONGEST = (each / 1000 for each in ON_CASE_BACKOFF)
 
 
 class Host:
@@ -77,11 +77,11 @@ async def test_a_notice_that_fails_is_given_again_over_restarts(
             await host.hears(4)
 
             async def forgotten() -> bool:
-                return await served.service.cases.take_untold() is None and not await failed(served)
+                return await served.service.cases.take_on_case_call() is None and not await failed(served)
 
             await until(forgotten)
             clock.turn(LONGEST)
-            assert await served.service.cases.take_untold() is None
+            assert await served.service.cases.take_on_case_call() is None
     assert len(host.heard) == 4
     assert len(set(host.heard)) == 1
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -14,13 +14,17 @@ from kit.patience import PATIENCE
 from kit.running_service import BROWSER, HandClock, Served, serving, until
 from kit.stores import SHARED, approval, asked, effect, said
 
+from askfirst.checkpointer.base import RunRecord
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.messages import AssistantMessage, ToolCall, ToolResultMessage
+from askfirst.display import steps_before
+from askfirst.messages import AssistantMessage, JsonObject, TextPart, ToolCall, ToolResultMessage, Usage
 from askfirst.requests import AskRequest, HitlRequest, Option, Question
 from askfirst.service.adoption import case_id_of
+from askfirst.service.case import Case
 from askfirst.service.embedding import review_link
 from askfirst.service.page_data import sight_of
 from askfirst.service.pages.sight import Sight
+from askfirst.service.person import Person
 from askfirst.store import cases as case_store
 
 pytestmark = pytest.mark.anyio
@@ -199,6 +203,56 @@ async def test_what_the_agent_did_before(checkpointer: SqlCheckpointer) -> None:
         assert (before[-2].who, before[-2].text) == ("agent", "n: 14")
 
 
+@each_store
+async def test_a_question_names_its_agent_and_has_the_steps_before_it(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        looked = ToolCall("c1", "look", {"n": 1})
+        messages = [
+            AssistantMessage([looked]),
+            ToolResultMessage("c1", "look", "no such city", is_error=True),
+        ]
+        run = RunRecord("travel-desk", None, 1, Usage())
+        fence = await checkpointer.commit("t", said(*messages, run=run), fence=0, acquire=True)
+        asks = AssistantMessage([TextPart("Only you know."), ToolCall("q", "ask_user", {"city": "?"})])
+        question = AskRequest(questions=[Question(key="city", prompt="Which city?")])
+        now = served.service.cases.now() / 1000
+        request = HitlRequest(question_id="q1", thread_id="t", payload=question, created_at=now)
+        await checkpointer.commit("t", said(asks, opened=[request], release=True), fence=fence)
+        case_id = case_id_of("t", "q1", 1)
+
+        async def known() -> bool:
+            return await served.service.cases.engine.read(partial(case_store.shown, case_id)) is not None
+
+        await until(known)
+        seen = await sight(served, case_id)
+        assert seen.decision.asker.name == "travel-desk"
+        assert [(it.who, it.text, it.is_error) for it in seen.before] == [
+            ("agent", "n: 1", False),
+            ("tool", "no such city", True),
+            ("agent", "Only you know.", False),
+        ]
+        page = (await served.http.get(await review_link(served.app, case_id), headers=BROWSER)).text
+        assert "The tool · <bdi>look</bdi> · failed" in page
+
+
+@on_sqlite
+async def test_an_adapter_hands_the_steps_of_its_framework(checkpointer: SqlCheckpointer) -> None:
+    handed = [
+        {"who": "person", "text": "Pay <b>Ada</b>."},
+        {"who": "tool", "text": "no such account", "tool": "look", "failed": True},
+    ]
+    async with serving(checkpointer) as served:
+        now = served.service.cases.now() / 1000
+        request = approval(created_at=now)
+        display: JsonObject = {"before": cast("list[Any]", steps_before(handed))}
+        shown = request.payload.model_copy(update={"display": display})
+        page = await page_of(served, checkpointer, request.model_copy(update={"payload": shown}))
+        html = (await served.http.get(page, headers=BROWSER)).text
+        assert "<span>What the agent did before</span><span>2 steps</span>" in html
+        assert "Pay &lt;b&gt;Ada&lt;/b&gt;." in html
+        assert "The tool · <bdi>look</bdi> · failed" in html
+
+
 # Rounds.
 
 
@@ -222,10 +276,18 @@ async def test_an_old_link_leads_to_the_newest_round(checkpointer: SqlCheckpoint
         previous = (await sight(served, third.case_id)).previous
         assert previous is not None
         assert (previous.case_id, previous.note) == (second.case_id, "Once more.")
+        back = await served.http.get(third.hitl["review_url"].replace("?", "/previous?"), headers=BROWSER)
+        assert f"/review/{second.case_id}?token=" in back.headers["location"]
+        assert (await served.http.get(back.headers["location"], headers=BROWSER)).status_code == 200
+        none = await served.http.get(first.hitl["review_url"].replace("?", "/previous?"), headers=BROWSER)
+        assert first.case_id in none.headers["location"]
+        unread = await served.http.get(third.hitl["review_url"].replace("?", "/previous?"))
+        assert third.case_id in unread.headers["location"], "a link preview gets no new link"
         stays = await served.http.get(third.hitl["review_url"].replace("?", "/next?"), headers=BROWSER)
         assert third.case_id in stays.headers["location"]
-        wrong = await served.http.get(f"/review/{first.case_id}/next?token=wrong", headers=BROWSER)
-        assert wrong.status_code == 404
+        for way in ("next", "previous"):
+            wrong = await served.http.get(f"/review/{first.case_id}/{way}?token=wrong", headers=BROWSER)
+            assert wrong.status_code == 404
 
 
 @on_sqlite
@@ -243,3 +305,36 @@ async def test_a_question_that_cannot_be_answered_is_cancelled_with_the_reason(
         stored = await checkpointer.request("t", "q1")
         assert stored is not None
         assert (stored.status, stored.reason) == ("cancelled", "the person cannot answer this: not my area")
+        seen = (await served.http.get(page, headers=BROWSER)).text
+        assert "not my area" in seen
+        assert "the person cannot answer this" not in seen, "that sentence is for the agent"
+        assert "Declined by you" in seen
+
+
+@on_sqlite
+async def test_who_may_not_decide_may_not_decline(checkpointer: SqlCheckpointer) -> None:
+    asked_about: list[str] = []
+
+    async def authorize(person: Person, case: Case, action: str) -> str:
+        asked_about.append(action)
+        return "Only finance decides this."
+
+    async with serving(checkpointer, authorize=authorize) as served:
+        question = await (await served.agent()).open("input", prompt="Which account?")
+        refused = await question.form(decline="1")
+        assert refused.status_code == 403
+        assert "Only finance decides this." in refused.text
+        assert (await question.poll())["status"] == "pending"
+        assert asked_about == ["decline"]
+
+
+@on_sqlite
+async def test_a_case_tells_who_withdrew_it(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        case = await (await served.agent("billing")).open()
+        await case.cancel(reason="Too late.")
+        other = await (await served.agent("billing")).open()
+        await served.service.cases.cancel(await served.service.cases.get(other.case_id), "No.", "ops@web-1")
+        page = (await case.visit()).text
+        assert "Withdrawn by <bdi>billing</bdi>" in page, page.partition("What happened")[2][:600]
+        assert "Withdrawn by <bdi>ops@web-1</bdi>" in (await other.visit()).text

@@ -12,7 +12,7 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.delivery.base import Ended, Notice, Press, Sent
 from askfirst.errors import DeliveryError, ServiceError
 from askfirst.service.cases import Cases
-from askfirst.service.notices import shown_of
+from askfirst.service.notices import message_digest
 from askfirst.service.person import Person
 from askfirst.service.places import Decider, Place, Places
 from askfirst.service.presses import CHANGED, Presses
@@ -54,7 +54,7 @@ async def test_a_press_of_somebody_on_the_list_settles_the_request(checkpointer:
     cases = Cases(checkpointer, authorize=authorize)
     [case] = await cases.adopt()
     answers = await asyncio.gather(
-        *(Presses(cases).decide(PLACE, press(case.case_id, shown_of(case))) for _ in range(5))
+        *(Presses(cases).decide(PLACE, press(case.case_id, message_digest(case))) for _ in range(5))
     )
     assert sorted(answer.kind for answer in answers) == ["closed"] * 4 + ["done"]
     assert next(answer.text for answer in answers if answer.kind == "done") == "Approved by Ada Lovelace."
@@ -82,7 +82,7 @@ async def test_who_is_not_on_the_list_or_not_authorized_decides_nothing(
     cases = Cases(checkpointer, authorize=authorize)
     [case] = await cases.adopt()
     user = "8" if is_allowed else "7"  # one whom nobody knows, and one whom `authorize` refuses
-    said = await Presses(cases).decide(PLACE, press(case.case_id, shown_of(case), user=user))
+    said = await Presses(cases).decide(PLACE, press(case.case_id, message_digest(case), user=user))
     assert said.kind == "refused"
     assert (await cases.get(case.case_id)).status == "pending"
     await cases.link()
@@ -105,7 +105,7 @@ async def test_a_reason_comes_along(checkpointer: SqlCheckpointer) -> None:
     cases = Cases(checkpointer)
     [case] = await cases.adopt()
     data = {"feedback": "too much"}
-    said = await Presses(cases).decide(PLACE, press(case.case_id, shown_of(case), "reject", data=data))
+    said = await Presses(cases).decide(PLACE, press(case.case_id, message_digest(case), "reject", data=data))
     assert said.text == "Rejected by Ada Lovelace."
     settled = await checkpointer.request("t", "call-1")
     assert settled is not None

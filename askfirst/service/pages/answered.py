@@ -1,4 +1,4 @@
-"""The answer to a case, under the labels with which it was asked; and the fields for proofs of verification."""
+"""The answer to a case as values by label, and the form fields for proofs (verification)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class ProofField:
 class ProofFields:
     """The fields for all proofs.
 
-    Where there are several sets of proofs of which one is enough, ``enough`` names them.
+    ``possible``: whether the page can take enough proofs. ``enough`` names the sets of proofs if any one of several
+    sets is enough; otherwise it is None.
     """
 
     fields: list[ProofField]
@@ -74,7 +75,7 @@ _PICKED = ("selected", "confirmed_items")
 
 
 def answers_of(case: Case, data: Mapping[str, Any], language: Language) -> dict[str, Any]:
-    """The answer to a case, each value under its label."""
+    """The data of an answer as values by label, in the reader's language."""
     if case.form is not None:
         return filled_in(case, case.form, data, language)
     titles = _distinct([(choice.id, choice.name) for choice in choices_of(case)])
@@ -89,7 +90,7 @@ def answers_of(case: Case, data: Mapping[str, Any], language: Language) -> dict[
 
 
 def filled_in(case: Case, form: Form, values: Mapping[str, Any], language: Language) -> dict[str, Any]:
-    """The values of a form under their labels, in its order; of a sensitive field, only that it has a value."""
+    """The values of a form by label, in the form's order. A text that says so stands for each sensitive value."""
     hidden = sensitive_keys(form)
     fields = {field.key: field for field in form.all_fields}
     not_shown = language.plain("input.notshown")
@@ -102,14 +103,14 @@ def filled_in(case: Case, form: Form, values: Mapping[str, Any], language: Langu
 
 
 def _labelled(told: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
-    """Values by label; a label that another value has, too, gets its key appended."""
+    """Values by label. If several values have the same label, the key of each is appended."""
     known = list(told)
     labels = _distinct([(key, label) for key, label, _ in known])
     return {labels[key]: value for key, _, value in known}
 
 
 def questions(case: Case) -> list[str]:
-    """The labels of the fields or choices that a person was asked."""
+    """The labels of the questions, fields or choices of a case."""
     if case.form is not None:
         asked = () if case.payload is None else case.payload.questions_asked
         return [question.prompt for question in asked] or [field.label for field in case.form.all_fields]
@@ -117,7 +118,7 @@ def questions(case: Case) -> list[str]:
 
 
 def _spoken(field: FormField, value: Any, language: Language) -> Any:
-    """A field's value in the words of its options."""
+    """A field's value for people: the labels of the chosen options, or yes and no."""
     if isinstance(value, bool):
         return language.plain("yes" if value else "no")
     labels = _distinct([(option.value, option.label) for option in field.options or ()])
@@ -135,7 +136,7 @@ def _chosen(labels: Mapping[str, str], values: Any, language: Language) -> Any:
 
 
 def _distinct(choices: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Labels by value; values with the same label get the value appended."""
+    """Labels by value. If several values have the same label, the value of each is appended."""
     known = list(choices)
     times = Counter(label for _, label in known)
     return {value: label if times[label] == 1 else f"{label} ({value})" for value, label in known}

@@ -1,7 +1,7 @@
-"""Many arguments: which values of a call are the tool's defaults, and which differ.
+"""Groups of a call's many arguments: those that have the tool's default value, and those that differ from it.
 
-The defaults are those of the tool's JSON Schema, so they come from its author, never from the model. Where the schema
-has none, nothing is claimed.
+The defaults are those of the tool's JSON Schema, so they come from its author, never from the model. An argument
+without a default is in neither group.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from askfirst.errors import InvalidMessage
 from askfirst.json_schema import MASK
 
 MANY = 13
-"""From so many arguments on, the page puts those first that differ, and folds those that are as usual."""
+"""The least number of arguments that the page groups: it shows those that differ, and folds those with defaults."""
 Group = Literal["first", "differs", "usual"]
-"""``first``: important, or nothing can be said of it. ``usual`` is folded."""
+"""``first``: important, or not comparable with a default. ``usual``: has the default value, and is folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Grouped:
     groups: Mapping[str, Group]
     differing: frozenset[str]
     has_secrets: bool
-    """Whether there are values that were not compared, because nobody sees them."""
+    """Whether values were not compared because they are secret or masked."""
 
 
 def defaults_of(schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def grouped(
 ) -> Grouped:
     """Group the arguments of a call.
 
-    Nothing is said of a ``secret`` or masked value. A striking value, in which a risk pattern matches or a
-    character is hidden, is never folded.
+    A ``secret`` or masked value is not compared with its default. ``is_striking`` says of a name whether its value
+    matches a risk pattern or has hidden characters: such a value is never folded.
     """
     groups: dict[str, Group] = {}
     differing: set[str] = set()
@@ -74,7 +74,7 @@ def grouped(
 
 
 def _differ(value: Any, default: Any) -> bool | None:
-    """Whether two values differ as JSON; None if that cannot be known."""
+    """Whether two values differ as JSON; None if one of them has no canonical JSON."""
     try:
         return canonical_json(value) != canonical_json(default)
     except InvalidMessage:
@@ -82,7 +82,7 @@ def _differ(value: Any, default: Any) -> bool | None:
 
 
 def _is_masked(value: Any) -> bool:
-    """Whether a part of the value is a mask, which is the same for every secret."""
+    """Whether the value contains the mask, which is the same for every hidden value and so cannot be compared."""
     waiting = [value]
     while waiting:
         it = waiting.pop()

@@ -1,8 +1,8 @@
-"""Choices: the items that a person chooses from, or confirms, a part of a long list at a time.
+"""Choices: the items that a person chooses from or confirms, with a long list shown in parts (pagination).
 
-A long list is shown in parts of `PART` items. What was chosen on other parts, and which items were shown, is in the
-form itself, as two bitmaps of places. So a page needs no script for it, and nobody can choose what the case does not
-have.
+A part has `PART` items. Two hidden fields of the form hold the state as bitmaps of positions: which items are chosen
+on other parts, and which were shown. So a page needs no script, and a forged form cannot choose an item that the case
+does not have.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from askfirst.service.pages.subject import is_number
 
 Order = Literal["", "down", "up"]
 PART = 30
-"""So many items are shown at a time."""
+"""How many items a part has."""
 SEARCHED = 8
-"""From so many items on, there is a search."""
+"""The least number of items for which there is a search."""
 LONGEST_FIND = 200
 _PART_ROOM = 50_000
 """Bytes of HTML that the items of a part may take."""
@@ -33,7 +33,7 @@ _DESCRIPTION = "description"
 _ON_A_LINE = 3
 _SHORT = 60
 _LONGEST_MARK = 64
-"""A character takes at most about so many bytes of HTML, hidden ones with their marks included."""
+"""About the most bytes of HTML that a character takes: a hidden one with its mark."""
 _FACT = 60
 
 
@@ -86,7 +86,7 @@ def _choice(item: Any) -> Choice | None:
 
 
 def choice_text(it: Choice) -> str:
-    """All that is said about an item, a line for each fact."""
+    """The whole text of an item, with a line for each fact."""
     facts = [f"{name}: {text_of(value)}" for name, value in it.facts.items()]
     return "\n".join([it.name, *([it.description] if it.description else []), *facts])
 
@@ -96,7 +96,7 @@ def choice_text(it: Choice) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A named value of an item; ``is_yes`` where it is true or false."""
+    """A named value of an item; ``is_yes`` is set if the value is true or false."""
 
     name: Html
     text: Html
@@ -105,7 +105,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item as a page shows it. ``rest`` is where all of it is, if it is too long for the list."""
+    """An item as a page shows it. ``rest`` addresses the page of the whole item; it is None if nothing was cut."""
 
     place: int
     title: Html
@@ -119,7 +119,7 @@ class Item:
 
 
 def _item(it: Choice, place: int, most: int, is_chosen: bool, column: str | None = None) -> Item:
-    """An item within so many bytes of HTML. ``column`` is the name of the list's number."""
+    """An item, cut to about ``most`` bytes of HTML. ``column`` names the number by which the list can be sorted."""
     title, whole = cut(it.name, most // 2)
     is_cut = whole < len(it.name)
     most = max(most - len(title.encode()), 200)
@@ -154,7 +154,7 @@ def _item(it: Choice, place: int, most: int, is_chosen: bool, column: str | None
 
 
 def _in_field(it: Item, field: int | None) -> Item:
-    """An option's item: all of it is shown with its field."""
+    """The item of a field's option: the page of the field's text shows it whole."""
     if field is None or it.rest is None:
         return it
     return replace(it, rest=replace(it.rest, of="field", row=field))
@@ -180,9 +180,9 @@ def _room_for_each(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Where a person is in a list: its part, counted from 1, what they search for, and the places they were shown.
+    """Where a person is in a list: the part, counted from 1, the search text, and the positions shown so far.
 
-    ``order`` is by the list's number, ``down`` or ``up``; empty for the order that the list was given in.
+    ``order`` sorts by the list's number, ``down`` or ``up``; if it is empty, the list has the order of the case.
     """
 
     part: int = 1
@@ -192,7 +192,7 @@ class Reading:
 
 
 def packed(places: Collection[int]) -> str:
-    """Places as a text for a form's field."""
+    """Positions as a bitmap in base64, for a hidden field of a form."""
     bits = bytearray(max(places, default=-1) // 8 + 1)
     for place in places:
         bits[place // 8] |= 1 << place % 8
@@ -200,7 +200,7 @@ def packed(places: Collection[int]) -> str:
 
 
 def unpacked(text: str, count: int) -> frozenset[int]:
-    """The places below ``count`` in a field's text; none if the text is not one that `packed` made."""
+    """The positions below ``count`` in a text that `packed` made; none for any other text."""
     try:
         bits = urlsafe_b64decode(text.encode("ascii"))[: count // 8 + 1]
     except (ValueError, binascii.Error):
@@ -210,13 +210,13 @@ def unpacked(text: str, count: int) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list as one page shows it. ``kept`` and ``seen`` are the form's fields; see `packed`."""
+    """One part of a list as a page shows it. ``kept`` (chosen on other parts) and ``seen`` are hidden fields."""
 
     items: list[Item]
     count: int
     chosen: int
     elsewhere: int
-    """How many of the chosen ones are on other parts."""
+    """How many of the chosen items are on other parts."""
     kept: str
     seen: str
     unseen: int
@@ -230,7 +230,7 @@ class Listing:
 
     @property
     def next_order(self) -> Order:
-        """What another press of the button to sort leads to."""
+        """The order after the next press of the button that sorts."""
         following: Mapping[Order, Order] = {"": "down", "down": "up", "up": ""}
         return following[self.order]
 
@@ -246,16 +246,16 @@ class Listing:
 
     @property
     def last(self) -> int:
-        """The number of the last one."""
+        """The number of the last item that is shown."""
         return self.first + len(self.items) - 1
 
 
 def listing(
     choices: Sequence[Choice], chosen: Collection[str], reading: Reading, field: int | None = None
 ) -> Listing:
-    """The part of a list that a person reads; ``chosen`` are ids. A part that is not there is the nearest one.
+    """The part of a list that ``reading`` names, or the nearest part that exists; ``chosen`` are ids.
 
-    ``field`` is the place of the form's field whose options they are.
+    ``field`` is the index of the form's field if the items are its options.
     """
     wanted = reading.find.casefold().strip()
     found = [
@@ -294,7 +294,7 @@ def listing(
 
 
 def number_of(choices: Sequence[Choice]) -> str | None:
-    """The name of the first fact that is a number wherever an item has it, in two items or more; None without one."""
+    """The first fact that two items or more have and that is always a number; None if there is none."""
     found: dict[str, int] = {}
     others: set[str] = set()
     for it in choices:
@@ -307,14 +307,14 @@ def number_of(choices: Sequence[Choice]) -> str | None:
 
 
 def _sorted(choices: Sequence[Choice], places: list[int], column: str, order: Order) -> list[int]:
-    """Places by a number; those of items without it come last, and equal ones stay in their order."""
+    """Positions sorted by a number (stable). Items without the number come last."""
     having = [place for place in places if column in choices[place].facts]
     having.sort(key=lambda place: choices[place].facts[column] * (-1 if order == "down" else 1))
     return [*having, *(place for place in places if column not in choices[place].facts)]
 
 
 def listed_by(case: Case, reading: Reading) -> Reading:
-    """The reading with the places that this page shows, too."""
+    """The reading, with the items that this page shows added to those seen."""
     choices = choices_of(case) if case.type in LISTS else []
     if len(choices) <= PART:
         return reading
@@ -339,11 +339,11 @@ def unopened_items(choices: Sequence[Choice]) -> tuple[Unopened, ...]:
 
 
 LIST = "list"
-"""``of`` of the items on further parts: they are opened by going through the list."""
+"""The `Unopened.of` of items on further parts. A person opens them by paging through the list."""
 
 
 def still_unopened(unopened: Iterable[Unopened], reading: Reading) -> tuple[Unopened, ...]:
-    """The parts that a person has not opened yet, without the list if they were shown all of its places."""
+    """The parts that a person has not opened yet. The list is left out if they were shown all of its items."""
     return tuple(it for it in unopened if it.of != LIST or len(reading.seen) < it.last)
 
 

@@ -37,7 +37,7 @@ from askfirst.wording import wording_faults, wording_in, words_in
 
 _LONGEST_LABEL = 120
 _LONGEST_NAME = 300
-"""Of who asks, on whose behalf, of a rule and the like: bytes of HTML."""
+"""The limit for a name, such as that of an asker or a rule, in bytes of HTML."""
 _LONGEST_REASON = 2_000
 _REASONS_ROOM = 8_000
 _LONGEST_UNDO = 4_000
@@ -118,7 +118,7 @@ class Reason:
     text: Html | None
     rule: Html | None
     rest: Unopened | None = None
-    """Where all of it is, if it is too long to stand here."""
+    """Where the whole sentence is shown, if it was cut here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Decision:
     """The names of the risk patterns that match, without repetition."""
     marked_lines: int
     risky: tuple[CodeLine, ...]
-    """The first lines that match, cut; the second step shows them once more."""
+    """The first lines that match a risk pattern, cut. The second step shows them again."""
     line_count: int
     """Of ``line_count`` lines, ``marked_lines`` match a risk pattern. A line that matches none may be risky, too."""
     hidden: int
@@ -194,7 +194,7 @@ class Decision:
     why: tuple[Reason, ...]
     undo: Html | None
     done: Html | None
-    """What the tool's author says once it ran."""
+    """The tool author's sentence for a call that has run."""
     help_url: Link | None
     links: tuple[Link, ...]
     may_decline: bool
@@ -255,9 +255,9 @@ def decision_of(
 ) -> Decision:
     """The facts that a page shows about a case. ``args`` are edited arguments, shown in place of the call's own.
 
-    ``key_name`` is the name of the API key that opened the case. ``style`` says how the reader's language writes
-    values. ``view`` says which part of a long text, or of many rows, is shown. ``begun_at`` is the time at which a
-    call in doubt was begun.
+    ``key_name`` is the name of the API key that opened the case, or of the agent that asks. ``style`` says how the
+    reader's language writes values. ``view`` says which part of a long text, or of many rows, is shown. ``begun_at``
+    is the time at which a call in doubt was begun.
     """
     words = words_for(case, style.tag)
     call = None if case.payload is None else case.payload.shown_call
@@ -328,7 +328,7 @@ def words_for(case: Case, tag: str | None = None) -> JsonObject:
 def risk_of(case: Case, patterns: RiskPatterns = NO_PATTERNS) -> Risk:
     """The risk of a case: the tool's, raised by the rules and guardrails that ask, and by patterns.
 
-    What cannot be read is critical.
+    A risk that cannot be read counts as critical.
     """
     said = words_for(case).get("risk", "normal")
     declared: Risk = said if said in RISKS else "critical"
@@ -341,13 +341,13 @@ def risk_of(case: Case, patterns: RiskPatterns = NO_PATTERNS) -> Risk:
 
 
 def values_of(case: Case) -> JsonObject:
-    """What is decided on: the arguments of the call; without one, what the asker says of it."""
+    """What is decided on: the arguments of the call, or the asker's facts if there is no call."""
     call = None if case.payload is None else case.payload.shown_call
     return _facts(case) if call is None else call[1]
 
 
 def _facts(case: Case) -> JsonObject:
-    """The values of a case without a call: a service's context, but for form and choices; else an agent's details."""
+    """The facts of a case without a call: a service's context without form and choices, or an agent's details."""
     payload = case.payload
     if payload is None:
         used = ("form", *_USED.get(case.type, ()))
@@ -366,11 +366,11 @@ _TOLD = (
     "risk",
     "hold_seconds",
 )
-"""Details of a request that the gate adds. A page and a message tell them in words of their own."""
+"""Details that the gate adds to a request. Pages and messages have places of their own for them."""
 
 
 def is_told(name: str, value: Any) -> bool:
-    """Whether the page has its own place for this detail. A value in another shape than the gate's has none."""
+    """Whether the page has its own place for this detail: only if its value has the gate's format."""
     if name in ("agent_path", "reasons"):
         return isinstance(value, list)
     if name == "reason_in":
@@ -413,7 +413,7 @@ def _sentence(case: Case, words: JsonObject, values: Mapping[str, Any], style: S
 
 
 def _unbroken(value: Html) -> Html:
-    """A value that a line does not break at its hyphens: a host's name, an order's number."""
+    """A value that must not wrap at its hyphens, such as a host's name or an order's number."""
     return Html(f'<span class="keep">{value}</span>') if "-" in value and " " not in value else value
 
 
@@ -449,13 +449,14 @@ def _asker(case: Case, key_name: str | None) -> Asker:
     details: Mapping[str, Any] = case.payload.details or {}
     agents = [] if case.request is None else case.request.agents[-_MOST_AGENTS:]
     path = tuple(clipped(it, _LONGEST_NAME) for it in agents)
-    return Asker("agent", path[-1] if path else None, path, _html(details.get("principal")), thread)
+    name = path[-1] if path else _html(key_name)
+    return Asker("agent", name, path, _html(details.get("principal")), thread)
 
 
 def reasons_of(case: Case, tag: str | None = None) -> list[tuple[str | None, str | None]]:
-    """Every reason that a rule or a guardrail gave, in their order, each once: its sentence, and its rule.
+    """The reasons that rules and guardrails gave, in order and without repetition: each its sentence and its rule.
 
-    ``tag`` is the language that they are read in.
+    ``tag`` is the reader's language.
     """
     payload = case.payload
     if payload is None or payload.gated_call is None:
@@ -473,7 +474,7 @@ def reasons_of(case: Case, tag: str | None = None) -> list[tuple[str | None, str
 
 
 def _reason(reason: Any, told: Mapping[str, Any], tag: str | None) -> Any:
-    """A reason in a language, if it was given in that one."""
+    """The reason in a language, if it was given in several; otherwise ``reason`` as it is."""
     given = told.get("reason_in")
     return wording_in(cast("dict[str, str]", given), tag) if is_told("reason_in", given) else reason
 

@@ -1,7 +1,7 @@
 """The difference between two texts: word by word in lines that changed little, otherwise line by line.
 
-Comparing texts that repeat the same words takes time that grows with the cube of their length, and others write the
-texts. So every page has an `Effort`, and texts that would take too much of it are shown one below the other.
+Comparing texts that repeat the same words takes time that grows with the cube of their length, and the texts are
+untrusted. So every page has a budget of steps (`Effort`). Texts that exceed it are shown one below the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_CHANGED = 0.4
 """The share of a line that may differ. If more differs, the old and the new line are shown whole."""
 _MOST_PAIRS = 2_500
 _LEAST_ALIKE = 0.5
-"""The share of two lines that has to be the same, so that one counts as the other with changes."""
+"""The least share of common words at which an old and a new line count as one changed line."""
 _LONG_RUN = 6
 _CONTEXT = 2
 _STEPS = 2_000_000
@@ -31,11 +31,11 @@ _STEPS = 2_000_000
 
 
 class _TooMuch(Exception):
-    """Two texts take more steps to compare than there are."""
+    """Comparing two texts takes more steps than are left."""
 
 
 class Effort:
-    """How many steps the comparisons of one page may still take. Each may take half of what is left."""
+    """The steps that the comparisons of one page may still take. Each comparison may take half of what is left."""
 
     def __init__(self, steps: int = _STEPS) -> None:
         self.left = steps
@@ -46,14 +46,14 @@ class Effort:
         self._least = self.left - self.left // 2
 
     def spend(self, steps: int) -> None:
-        """Take steps before they are made."""
+        """Take steps from the budget before they are made; raises `_TooMuch`."""
         self.left = max(self.left - steps, self._least)
         if self.left == self._least:
             raise _TooMuch
 
 
 class _Matcher(SequenceMatcher[str]):
-    """A matcher that takes its steps from an effort: one for each pair of equal parts that it looks at."""
+    """A matcher that takes a step from the budget for each pair of equal parts that it visits."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str], effort: Effort) -> None:
         super().__init__(None, old, new, autojunk=False)
@@ -84,7 +84,7 @@ class DiffLine:
 def difference(
     before: str | None, after: str | None, effort: Effort | None = None
 ) -> tuple[DiffLine, ...] | None:
-    """The difference of two texts; None if comparing them takes too much. An absent text is None."""
+    """The difference of two texts; None if that takes too many steps. An absent text is None."""
     old = [] if before is None else before.split("\n")
     new = [] if after is None else after.split("\n")
     if len(old) + len(new) > _MOST_LINES:
@@ -108,7 +108,7 @@ def _compared(old: Sequence[str], new: Sequence[str], effort: Effort) -> Iterato
 
 
 def _replaced(old: Sequence[str], new: Sequence[str], effort: Effort) -> Iterator[DiffLine]:
-    """Lines in place of others: two that are alike as one, with the words that changed; the others whole."""
+    """Replaced lines: two similar ones become one line with the changed words marked; others are shown whole."""
     removed = added = 0
     for at, to in _pairs(old, new, effort):
         yield from (DiffLine("-", marked(line)) for line in old[removed:at])
@@ -125,9 +125,9 @@ def _replaced(old: Sequence[str], new: Sequence[str], effort: Effort) -> Iterato
 
 
 def _pairs(old: Sequence[str], new: Sequence[str], effort: Effort) -> list[tuple[int, int]]:
-    """The places of lines that became one another: in order, and as alike as they can be paired.
+    """The index pairs of old and new lines that count as one changed line: in order, as similar in total as possible.
 
-    Of very many lines the first became the first, the second the second, and so on.
+    Very many lines are paired by their position instead, because the search takes their product in steps.
     """
     if len(old) * len(new) > _MOST_PAIRS:
         return [(place, place) for place in range(min(len(old), len(new)))]
@@ -161,7 +161,7 @@ def _counted(line: str) -> Counter[str]:
 
 
 def _alike(was: Counter[str], now: Counter[str]) -> float:
-    """The share of two lines that is in common words; 0 if it is too little for one to be the other with changes."""
+    """The share of common words in two lines; 0 if it is less than `_LEAST_ALIKE`."""
     of = was.total() + now.total()
     share = 2 * (was & now).total() / of if of else 0.0
     return share if share >= _LEAST_ALIKE else 0.0

@@ -1,8 +1,9 @@
-"""How one value of a call is edited: the field that it has, its text in it, and what a text says."""
+"""The form field that edits one value of a call: its control, the value as its text, and the text parsed again."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Unread(str):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What field a value has. ``options`` are those of a choice; an empty text of a ``may_be_null`` one is null."""
+    """The field for a value. ``options`` are those of a choice. With ``may_be_null`` an empty text means null."""
 
     control: Control
     form: str = ""
@@ -83,7 +84,7 @@ def kind_of(original: Any, form: str, schema: Mapping[str, Any]) -> Kind:
 
 
 def _for_many(original: Any, schema: Mapping[str, Any]) -> Kind:
-    """An object or a list: a line each for plain values, else a field each."""
+    """The field for an object or a list: a line for each plain value, otherwise a tree of fields."""
     if not original and isinstance(original, dict):
         return Kind("json")
     if isinstance(original, list):
@@ -104,7 +105,7 @@ def _for_null(schema: Mapping[str, Any]) -> Kind:
 
 
 def _options(original: Any, schema: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The values that a schema allows, where it names them all and the value is one of them."""
+    """The values of a schema's ``enum``; none if it has none, or if the original value is not among them."""
     given: Any = schema.get("enum")
     if not isinstance(given, list) or not 0 < len(cast("list[Any]", given)) <= _MOST_OPTIONS:
         return ()
@@ -130,13 +131,13 @@ def _types(schema: Any) -> set[str]:
 
 
 def _within(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object within a schema; empty for anything else, as a schema may come from anywhere."""
+    """An object within a schema; empty for anything else, because a schema is untrusted."""
     found: Any = schema.get(name)
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else _NOWHERE
 
 
 def resolved(schema: Any, root: Mapping[str, Any], left: int = _MOST_REFERENCES) -> Mapping[str, Any]:
-    """A schema without references; one that also allows null says so in ``nullable``.
+    """A schema with its references resolved. If it also allows null, it gets the field ``nullable``.
 
     At most ``left`` references and alternatives are followed.
     """
@@ -168,7 +169,7 @@ def inside(schema: Mapping[str, Any], name: str | None, root: Mapping[str, Any])
 
 
 def _is_plain_list(given: list[Any]) -> bool:
-    """Whether a list can be written a line each, and read back from it: plain texts, or numbers, and not empty."""
+    """Whether a list can be edited as one line for each item without loss: plain texts or numbers, and not empty."""
     if not 0 < len(given) <= _MOST_ITEMS:
         return False
     if all(is_number(it) for it in given):
@@ -180,7 +181,7 @@ def _is_plain_list(given: list[Any]) -> bool:
 
 
 def is_tree(value: Any) -> bool:
-    """Whether a value is small and flat enough for a field each."""
+    """Whether a value is small and flat enough for a tree with a field for each inner value."""
     level: list[Any] = [value]
     leaves = 0
     for _ in range(_DEEPEST):
@@ -195,14 +196,16 @@ def is_tree(value: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, and every name: each field within has the names that lead to it."""
     if isinstance(value, str):
         yield value
-    for _, inner in children(value):
+    for name, inner in children(value):
+        yield name or ""
         yield from _texts(inner)
 
 
 def children(value: Any) -> list[tuple[str | None, Any]]:
-    """What is within a value, each with its name; those of a list have none."""
+    """The values directly inside an object or a list, each with its name; None as the name in a list."""
     if isinstance(value, dict):
         return list(cast("dict[str | None, Any]", value).items())
     return [(None, it) for it in cast("list[Any]", value)] if isinstance(value, list) else []
@@ -212,13 +215,13 @@ def children(value: Any) -> list[tuple[str | None, Any]]:
 
 
 def unit_of(kind: Kind) -> str:
-    """What stands behind a number."""
+    """The unit that is shown after a number; empty if there is none."""
     name, _, more = kind.form.partition(":")
     return "%" if name == "percent" else more if name == "amount" else ""
 
 
 def text_in(kind: Kind, value: Any) -> str:
-    """A value as its field has it. That of a secret is not sent to a browser; an empty field leaves it as it is."""
+    """A value as its field's text. A secret is not sent to a browser: its field is empty, which means unchanged."""
     if kind.control in ("secret", "large"):
         return ""
     if isinstance(value, Unread):
@@ -239,7 +242,7 @@ def text_in(kind: Kind, value: Any) -> str:
 
 
 def value_in(kind: Kind, original: Any, text: str) -> Any:
-    """What a field's text says; raises ``ValueError`` with what is wrong."""
+    """The value of a field's text; raises ``ValueError`` with the fault."""
     if kind.may_be_null and not text.strip():
         return None
     if kind.control in ("text", "lines", "date", "secret"):
@@ -251,7 +254,7 @@ def value_in(kind: Kind, original: Any, text: str) -> Any:
     if kind.control == "items":
         return _items(cast("list[Any]", original), text)
     try:
-        value = from_json(text.strip(), allow_inf_nan=False)
+        value = json_in(text.strip())
     except ValueError:
         raise ValueError("must be a number" if kind.control == "number" else "is not JSON") from None
     if kind.control == "number" and not is_number(value):
@@ -270,7 +273,7 @@ def _chosen(kind: Kind, text: str) -> Any:
 
 
 def _minor_units(text: str, form: str) -> int:
-    """An amount as people write it, in whole minor units."""
+    """An amount as people write it, converted to whole minor units, such as cents."""
     written = text.strip().removesuffix(form.partition(":")[2]).strip()
     if not _AMOUNT.fullmatch(written):
         raise ValueError("must be a number")
@@ -287,7 +290,7 @@ def _minor_units(text: str, form: str) -> int:
 
 
 def _one(digits: int, form: str) -> str:
-    """One unit of a currency, with so many digits behind the point, as it is formatted."""
+    """How one unit of a currency is formatted if it has this many decimals."""
     point = f".{'0' * digits}" if digits else ""
     return f"1{point} {form.partition(':')[2]}".rstrip()
 
@@ -297,7 +300,7 @@ def _items(original: list[Any], text: str) -> list[Any]:
     if not original or not all(is_number(it) for it in original):
         return lines
     try:
-        numbers = [from_json(line, allow_inf_nan=False) for line in lines]
+        numbers = [json_in(line) for line in lines]
     except ValueError:
         raise ValueError("must be a number") from None
     if not all(is_number(it) for it in numbers):
@@ -305,12 +308,27 @@ def _items(original: list[Any], text: str) -> list[Any]:
     return numbers
 
 
+def json_in(text: str) -> Any:
+    """The value that a JSON text says; raises ``ValueError``, also for numbers such as 1e400, which JSON cannot hold.
+
+    Python would read those as infinity.
+    """
+    value = from_json(text, allow_inf_nan=False)
+    waiting = [value]
+    while waiting:
+        it = waiting.pop()
+        if isinstance(it, float) and math.isinf(it):
+            raise ValueError("has a number that JSON cannot hold")
+        waiting += [inner for _, inner in children(it)]
+    return value
+
+
 def lines_in(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def blank(value: Any) -> Any:
-    """An empty value of the same shape: no text, 0, false, an empty list, and so for each value of an object."""
+    """An empty value of the same type: an empty text, 0, false, an empty list, or an object of empty values."""
     if isinstance(value, dict):
         return {name: blank(it) for name, it in cast("dict[str, Any]", value).items()}
     if isinstance(value, bool) or value is None:

@@ -1,8 +1,9 @@
-"""Editing the arguments of a call: a field for each value by what it is, and what a browser posts back for them.
+"""Editing the arguments of a call: the form fields for the values, and the values from the posted fields.
 
-A value of plain JSON has one field, ``arg.2``, named by its argument's place. An object, or a list of more than plain
-values, is a tree of fields, ``arg.2.0.1``; beside them ``arg.2.base`` posts the value that the tree was made of, so
-that reading it needs nothing else. ``arg.2`` posted for such a value is JSON, which the person asked for.
+A plain value has one field, ``arg.2``, named by the index of its argument. An object, or a list with other than
+plain values, is a tree of fields, ``arg.2.0.1``. Its hidden field ``arg.2.base`` has the value that the tree was made
+of, so that the server can read the tree without state. If ``arg.2`` itself is posted for such a value, it is JSON,
+because the person chose to edit it so.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from askfirst.service.pages.edit_kinds import (
     children,
     inside,
     is_tree,
+    json_in,
     kind_of,
     lines_in,
     resolved,
@@ -45,18 +47,18 @@ from askfirst.service.pages.subject import LONGEST_NAME, Compared, changes, diff
 from askfirst.visible_text import visible
 
 _SURELY = 20
-"""So many fields have room on a page, unless they are very long."""
+"""How many fields always fit on a page, unless they are very long."""
 _LONGEST_FIELD = 30_000
-"""A longer value, in bytes of its field, cannot be edited: the page that shows its changes has to send them."""
+"""The largest field that can be edited, in bytes: the page that shows the changes has to post them again."""
 _FIELD, _OPTION = 900, 60
-"""The markup around a field, and around an option."""
+"""The markup of a field and of an option, in bytes."""
 _LONGEST_UNIT = 20
 _STEP = re.compile(r"(json|fields|add|remove|putback)\.(\d{1,4}(?:\.\d{1,4}){0,8})")
 
 
 @dataclass(frozen=True, slots=True)
 class Mistyped:
-    """A tree of fields of which some could not be read: the value it was made of, and the texts by field."""
+    """A tree of fields, some of which could not be parsed: the value it was made of, and the texts by field."""
 
     base: Any
     texts: Mapping[str, str]
@@ -71,7 +73,7 @@ class AsJson:
 
 @dataclass(frozen=True, slots=True)
 class Editable:
-    """Values that a person may change, and under which action and key the answer has them."""
+    """The values that a person may change, with the action and the key of the data that the answer then has."""
 
     action: Literal["edit", "retry"]
     key: Literal["edits", "modified_params"]
@@ -82,13 +84,13 @@ class Editable:
 
     @property
     def secret_names(self) -> set[str]:
-        """The values that no page shows."""
+        """The names of the secret values, which no page shows."""
         return {name for name in self.values if self.formats.get(name) == "secret"}
 
 
 @dataclass(frozen=True, slots=True)
 class EditOption:
-    """One value of a choice, named by its place."""
+    """One option of a choice. ``value`` is its index."""
 
     value: str
     label: str
@@ -97,7 +99,7 @@ class EditOption:
 
 @dataclass(frozen=True, slots=True)
 class EditField:
-    """The field of one value, named by its place. ``word`` is its author's word for it, ``unit`` its currency."""
+    """The field of one value. ``word`` is the tool author's label, ``unit`` the text after a number."""
 
     name: str
     key: str
@@ -112,22 +114,22 @@ class EditField:
     is_code: bool = False
     options: tuple[EditOption, ...] = ()
     fields: tuple[EditField, ...] = ()
-    """Those of a tree."""
+    """The inner fields of a tree."""
     base: str = ""
-    """What a tree was made of, as JSON."""
+    """The value that a tree was made of, as JSON."""
     is_list: bool = False
     is_item: bool = False
-    """Whether it is one of a list, and can be removed from it."""
+    """Whether it is an item of a list, and so can be removed."""
     may_be_tree: bool = False
-    """Whether it is edited as JSON because the person asked for that."""
+    """Whether a value that is edited as JSON can be edited as a tree of fields instead."""
     was: str = ""
-    """The text of the value as it was asked."""
+    """The text of the original value."""
     is_changed: bool = False
     difference: tuple[DiffLine, ...] = ()
 
     @property
     def place(self) -> str:
-        """Where it stands, for the buttons beside it: ``2.0.1``."""
+        """The path of indexes, which the buttons beside the field post: ``2.0.1``."""
         return self.name.removeprefix("arg.")
 
 
@@ -197,7 +199,7 @@ def _said(words: Mapping[str, Any], of: str, name: str) -> Html | None:
 
 
 def first_shown(editable: Editable, faults: Mapping[str, str], first: int) -> int:
-    """The place of the first value that has a field: the part's first, or one at fault that it may not show."""
+    """The index of the first value with a field: ``first``, or the first faulty value if it may not fit then."""
     first = first if first < len(editable.values) else 0
     at_fault = (place for place, name in enumerate(editable.values) if f"{editable.key}.{name}" in faults)
     place = next(at_fault, first)
@@ -222,7 +224,7 @@ def _weight(it: EditField) -> int:
 
 
 def _compared(made: EditField, name: str, original: Any, value: Any, form: str, room: Room) -> EditField:
-    """The field with what the person has changed in it so far."""
+    """The field, with the difference from the original value if the person changed it."""
     if isinstance(value, AsJson):
         value = value.value
     if isinstance(value, Unread | Mistyped):
@@ -235,7 +237,7 @@ def _compared(made: EditField, name: str, original: Any, value: Any, form: str, 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Makes fields of values."""
+    """Makes the form fields of values."""
 
     root: Mapping[str, Any]
     faults: Mapping[str, str]
@@ -278,7 +280,7 @@ class _Fields:
         path: str,
         texts: Mapping[str, str],
     ) -> EditField:
-        """A part of a tree: a field, or what is within it."""
+        """A node of a tree: a field, or an inner tree."""
         kind = kind_of(value, "", schema)
         if kind.control != "tree":
             made = self._leaf(name, key, kind, value, path)
@@ -340,16 +342,16 @@ class _Fields:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The field by which a form sends edited values: ``changed`` has those that differ, else it has all of them."""
+    """The hidden field that posts edited values: named ``changed`` it has those that differ, otherwise all."""
 
     name: str
     text: str
 
 
 def sent_edits(editable: Editable, edited: Mapping[str, Any]) -> Sent | None:
-    """The edited values as the form sends them; None if that is more than a page may hold.
+    """The hidden field for edited values; None if it is too large for a page.
 
-    A hidden value that stays as it is is not sent.
+    An unchanged secret value is not sent.
     """
     gone = any(name not in edited for name in editable.values)
     kept = {
@@ -379,7 +381,7 @@ def read_edits(editable: Editable, posted: Mapping[str, str]) -> tuple[JsonObjec
 
 
 class _Read:
-    """One reading of a form's fields; faults are collected."""
+    """Parses the posted fields of an edit, and collects the faults."""
 
     def __init__(self, editable: Editable, posted: Mapping[str, str]) -> None:
         self.faults: dict[str, str] = {}
@@ -412,7 +414,7 @@ class _Read:
         if f"{name}.base" not in self._posted:
             return original
         try:
-            base: Any = from_json(self._posted[f"{name}.base"], allow_inf_nan=False)
+            base: Any = json_in(self._posted[f"{name}.base"])
         except ValueError:
             base = None
         if not isinstance(base, dict | list) or not is_tree(base):
@@ -442,7 +444,7 @@ class _Read:
         return made if isinstance(value, list) else dict(zip((it[0] for it in inner), made, strict=True))
 
 
-# The buttons beside a field, and what is kept of an edit that was begun.
+# The buttons beside a field, and the draft of an unfinished edit.
 
 
 def stepped(editable: Editable, values: JsonObject, intent: str) -> JsonObject | None:
@@ -461,7 +463,7 @@ def stepped(editable: Editable, values: JsonObject, intent: str) -> JsonObject |
         return {**values, name: editable.values[name]}
     value = values[name]
     if isinstance(value, Unread | Mistyped):
-        return None  # its faults come first
+        return None  # its faults must be corrected first
     if match[1] in ("json", "fields"):
         return {**values, name: cast("Any", AsJson(value))} if match[1] == "json" else dict(values)
     made = from_json(json.dumps(value))
@@ -469,7 +471,7 @@ def stepped(editable: Editable, values: JsonObject, intent: str) -> JsonObject |
 
 
 def _altered(value: Any, what: str, path: list[int]) -> bool:
-    """Add an item to the list at a path, or remove the one that is there; whether there was such a place."""
+    """Add an item to the list at a path, or remove the item at it; False if there is none."""
     for step in path[: len(path) - (what == "remove")]:
         inner = children(value)
         if step >= len(inner):
@@ -488,7 +490,7 @@ def _altered(value: Any, what: str, path: list[int]) -> bool:
 
 
 def begun(case: Case, editable: Editable, posted: Mapping[str, str]) -> JsonObject:
-    """The draft of an edit: what was typed, for these very arguments. Values that no page shows are not kept."""
+    """The draft of an edit: the typed texts, with the digest of the arguments. Secret values are not stored."""
     values, faults = read_edits(editable, posted)
     typed: dict[str, str] = {}
     for place, (name, original) in enumerate(editable.values.items()):
@@ -501,9 +503,9 @@ def begun(case: Case, editable: Editable, posted: Mapping[str, str]) -> JsonObje
 
 
 def verb_pieces(case: Case, editable: Editable, style: Style) -> str | None:
-    """The author's words for the button as JSON: pieces, each with its field's name where it is a value.
+    """The tool author's template for the button as JSON: its pieces, each with its field's name if it is a value.
 
-    A script fills them with the values as they are typed. None if the author gave no such words.
+    A script fills in the values as they are typed. None if the author gave no template.
     """
     templates: Any = words_for(case, style.tag).get("templates")
     if not isinstance(templates, dict) or editable.action != "edit":
@@ -521,7 +523,7 @@ def verb_pieces(case: Case, editable: Editable, style: Style) -> str | None:
 
 
 def focused(fields: Sequence[EditField], faults: Mapping[str, str]) -> str | None:
-    """The name of the field that the page leads to: the first that is at fault, else the first that was changed."""
+    """The name of the field that gets the focus: the first with a fault, else the first that was changed."""
     at_fault = next((it.name for each in fields for it in _each(each) if it.fault), None)
     if at_fault is not None or faults:
         return at_fault
@@ -539,22 +541,22 @@ def _first(it: EditField) -> EditField:
 
 
 def continued(case: Case, editable: Editable) -> JsonObject:
-    """The values of an edit that the same person began before; empty if there is none for these arguments."""
+    """The values of an unfinished edit from the draft; empty if there is none for these arguments."""
     typed = _typed_before(case)
     return read_edits(editable, typed)[0] if typed else {}
 
 
 def with_other_parts(case: Case, posted: Mapping[str, str]) -> dict[str, str]:
-    """The posted fields, with what the same person typed before in the arguments that this page had no fields for.
+    """The posted fields, with the draft's texts for arguments that this page had no fields for.
 
-    A page with a part of very many arguments posts the places of its part as ``rows``.
+    A page that shows a part of very many arguments posts the range of the part's indexes as ``rows``.
     """
     first, _, end = posted.get("rows", "").partition("-")
     if not (first.isdecimal() and end.isdecimal()):
         return dict(posted)
-    here = {str(place) for place in range(int(first[:6]), int(end[:6]))}
-    before = {name: text for name, text in _typed_before(case).items() if name.split(".")[1] not in here}
-    return before | dict(posted)
+    begin, stop = int(first[:6]), int(end[:6])  # no set of the places between: a form may name a million
+    typed = _typed_before(case).items()
+    return {name: text for name, text in typed if not begin <= int(name.split(".")[1]) < stop} | dict(posted)
 
 
 def _typed_before(case: Case) -> dict[str, str]:

@@ -9,16 +9,16 @@ from askfirst.service.case import Case
 from askfirst.service.case_state import CaseState, Trail
 from askfirst.service.pages.decision import ACTING
 from askfirst.service.pages.frame import AskerLine, Heading, Moment, moment, time_ago
-from askfirst.service.pages.inert_text import Html, Passage, marked, passage
+from askfirst.service.pages.inert_text import Html, Passage, clipped, marked, passage
 from askfirst.service.pages.language import Language
 from askfirst.service.pages.sight import Sight
 
 _RESULT_LINES = 12
 _NO_KINDS = ("expired", "cancelled", "done", "failed", "other")
-"""Endings that are not decisions. A caller's own action may have such a name."""
+"""Endings that are not decisions. A caller's own action of such a name must not get their sentence."""
 _SINCE = {"sent": "since.waiting", "running": "since.running", "done": "since.done", "failed": "since.failed"}
 _LOST = {"expired": "notice.toolate", "cancelled": "notice.toolate"}
-"""What a person is told whose held decision did not count, where no other answer counts in its place."""
+"""The sentence for a held decision that did not count, if no other answer counts in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,17 @@ class Result:
 def ended_heading(
     case: Case, sight: Sight, heading: Heading, now: float, language: Language, done: Html | None
 ) -> Html:
-    """The end in one line: what ran, else who decided what. The browser that decided reads "You ...".
+    """The end in one line: what ran, else who decided what. In the browser that decided it begins with "You".
 
     ``done`` is what the tool's author says once the call ran. An unverified name is not in the heading.
     """
     standing = sight.standing
     if standing.state == "done" and done is not None:
         return done
-    if standing.state in ("expired", "cancelled", "done") or (
-        standing.state == "failed" and not _is_stuck(standing)
-    ):
-        return language.say(f"ended.{standing.state}", what=heading.html)
     kind = _kind(case, standing)
+    is_failed = standing.state == "failed" and not _is_stuck(standing)
+    if kind != "declined" and (standing.state in ("expired", "cancelled", "done") or is_failed):
+        return language.say(f"ended.{standing.state}", what=heading.html)
     if standing.is_yours and language.has(f"you.{kind}"):
         return language.say(f"you.{kind}", what=heading.html)
     known_at = None if standing.is_claimed or standing.state == "held" else standing.at
@@ -80,20 +79,30 @@ def ended_heading(
 
 def _kind(case: Case, standing: CaseState) -> str:
     """The decision as the catalogue names it: the action, or what the action means here."""
-    if data_of(case).get("declined") is True:
+    if is_declined(case):
         return "declined"
-    if standing.state == "changes_asked" or _asks_again(case, standing):
+    if is_other_try(case, standing):
         return "changes"
     return standing.action or ""
 
 
 def _is_stuck(standing: CaseState) -> bool:
-    """Whether the decision counts, and the work after it could not go on."""
+    """Whether the decision counts, but its continuation failed."""
     return standing.goes_on is not None and standing.goes_on.state == "failed"
 
 
 def _asks_again(case: Case, standing: CaseState) -> bool:
     return standing.action == "edit" and "edits" not in (data_of(case) or {})
+
+
+def is_declined(case: Case) -> bool:
+    """Whether a person said that they cannot answer, or chose none; also while that is held."""
+    return case.declined_by is not None or data_of(case).get("declined") is True
+
+
+def is_other_try(case: Case, standing: CaseState) -> bool:
+    """Whether the decision, held or not, asks for another try."""
+    return standing.state == "changes_asked" or _asks_again(case, standing)
 
 
 def data_of(case: Case) -> dict[str, Any]:
@@ -133,7 +142,8 @@ def _told_of_end(case: Case, standing: CaseState, language: Language) -> list[Ht
         return [language.say("told.stuck" if _is_stuck(standing) else "told.failed")]
     if standing.state == "changes_asked":
         return [] if standing.has_next else [language.say("told.changes")]
-    if standing.state == "rejected" and standing.action == "reject" and case.request is not None:
+    is_refused = standing.state == "rejected" and standing.action == "reject"
+    if case.request is not None and (is_refused or case.declined_by is not None):
         return [language.say("told.reject")]
     return []
 
@@ -160,7 +170,7 @@ def result_of(standing: CaseState, undo: Html | None) -> Result | None:
 def undo_of(case: Case, standing: CaseState, undo: Html | None) -> Html | None:
     """How to undo what a service asked for and somebody approved, in the service's words.
 
-    The page of a call has it beside the call's result.
+    For a call, the text is part of the call's `Result`.
     """
     acted = standing.state == "answered" and standing.action in ACTING.get(case.type, ("submit",))
     return undo if acted and case.request is None and not data_of(case).get("declined") else None
@@ -181,8 +191,8 @@ def timeline(case: Case, sight: Sight, asker: AskerLine, language: Language) -> 
         events.append(
             Event(language.say("since.expired"), moment(case.ended_at or case.expires_at, language))
         )
-    elif standing.state == "cancelled":
-        events.append(Event(language.say("since.cancelled"), at))
+    elif standing.state == "cancelled" and case.declined_by is None:
+        events.append(Event(_withdrawn(trail, asker, language), at))
     else:
         events.append(Event(_decided(case, standing, trail, language), at))
     events += _afterwards(standing, language)
@@ -198,7 +208,7 @@ def _decided(case: Case, standing: CaseState, trail: Trail, language: Language) 
         else Html(f"<bdi>{marked(standing.action or '')}</bdi>")
     )
     if standing.by is None:
-        return language.say("since.decided.link", what=what)
+        return language.say(f"since.decided.{'you' if standing.is_yours else 'link'}", what=what)
     name = Html(f"<bdi>{marked(standing.by)}</bdi>")
     if standing.is_claimed:
         return language.say("since.claimed", what=what, name=name)
@@ -208,6 +218,20 @@ def _decided(case: Case, standing: CaseState, trail: Trail, language: Language) 
         return language.say(known, what=what, name=name)
     place = Html(f"<bdi>{marked(trail.known_by.capitalize())}</bdi>")
     return language.say("since.decided.messenger", what=what, name=name, place=place)
+
+
+def _time(at: float, language: Language) -> Html:
+    it = moment(at, language)
+    return Html(f'<time datetime="{it.iso}">{marked(it.text)}</time>')
+
+
+def _withdrawn(trail: Trail, asker: AskerLine, language: Language) -> Html:
+    """Who withdrew the request: whoever asked, or the actor of the audit trail's row."""
+    if trail.is_askers:
+        return language.say("since.cancelled.by", name=asker.name)
+    if trail.actor is None:
+        return language.say("since.cancelled")
+    return language.say("since.cancelled.by", name=Html(f"<bdi>{clipped(trail.actor)}</bdi>"))
 
 
 def _afterwards(standing: CaseState, language: Language) -> list[Event]:
@@ -224,7 +248,7 @@ def _afterwards(standing: CaseState, language: Language) -> list[Event]:
         later = (
             language.say("since.operator")
             if goes_on.next_at is None
-            else language.say("since.next", time=language.moment(goes_on.next_at))
+            else language.say("since.next", time=_time(goes_on.next_at, language))
         )
         small = Html(f"{later}. {language.say('since.kept')}")
         return [Event(language.say("since.stuck", error=error, n=goes_on.attempts), None, small)]

@@ -70,7 +70,7 @@ def step_at(form: Form, values: Mapping[str, Any], number: int) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class StepLink:
-    """One step in the list of all: number, place, title if it has one, and whether the person has done it."""
+    """One entry of the list of steps: its number, its position, its title, and whether it is done or is shown now."""
 
     number: int
     place: int
@@ -80,7 +80,7 @@ class StepLink:
 
 
 def step_links(form: Form, values: Mapping[str, Any], here: Step) -> list[StepLink]:
-    """The steps that are shown with these answers; one before the step that is shown now is done."""
+    """The steps that are visible with these answers. Those before the step that is shown now count as done."""
     if form.steps is None:
         return []
     return [
@@ -168,9 +168,9 @@ class Field:
     shown: bool
     fault: str | None
     long: int
-    """How many characters a value has that is too long to be shown again; it is kept."""
+    """The length of a value that is too long to be sent back to the page and stays in the draft; otherwise 0."""
     longest: int | None
-    """The most characters that it takes, where it has a limit."""
+    """The most characters that the field takes; None without a limit."""
 
 
 def page_fields(
@@ -251,7 +251,7 @@ def read_field(field: FormField, posted: Sequence[str]) -> Any:
 
 
 def field_text(case: Case, field: FormField) -> str:
-    """All that is said about a field: its label, its hint, and its options, a line each."""
+    """The whole text of a field: its label, its hint and its options, a line each."""
     told = descriptions_of(case, field)
     texts = [label_of(case, field), *([field.hint] if field.hint else [])]
     for option in field.options or ():
@@ -260,7 +260,7 @@ def field_text(case: Case, field: FormField) -> str:
 
 
 def descriptions_of(case: Case, field: FormField) -> dict[str, str | None]:
-    """What an agent says about the options of its question, by value."""
+    """The descriptions that an agent gave to the options of its question, by value."""
     question = _question(case, field.key)
     return {} if question is None else {it.value: it.description for it in question.options or ()}
 

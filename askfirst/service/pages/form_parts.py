@@ -1,13 +1,16 @@
-"""A form in the parts in which pages show it, and where a person is in it.
+"""A form in parts that each fit on a page, and the step at which a person is.
 
-A step with more than a page has room for is shown in several parts, as if each were a step. A field with very many
+A step that is too large for a page is split into several parts, which pages treat as steps. A field with very many
 options is a part of its own, and its options are a list to choose from (`choices`).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
+
+from pydantic_core import to_json
 
 from askfirst.messages import JsonObject
 from askfirst.protocol import Form, FormField, FormStep, visible_fields
@@ -26,7 +29,7 @@ from askfirst.service.pages.page_size import size_of
 _PART = 40_000
 """Bytes of HTML for the fields of a part."""
 _OPTIONS = 10_000
-"""A field whose options take more is a part of its own."""
+"""A field whose options take more bytes of HTML is a part of its own."""
 _FIELD, _OPTION = 700, 160
 _LONGEST_HINT = 2_000
 
@@ -50,7 +53,7 @@ def real_step(form: Form, number: int) -> int:
 
 
 def _parts(form: Form) -> Iterator[tuple[int, str, str | None, list[FormField]]]:
-    """Every part: the number of its step, the step's title, its description where it begins, and its fields."""
+    """Every part: its step's number, title and description (in the step's first part only), and its fields."""
     if form.steps is None:
         steps = [FormStep.model_construct(title="", description=None, fields=form.fields or [])]
     else:
@@ -105,6 +108,19 @@ def chosen_of(value: Any) -> list[str]:
     """The options that a field's value names."""
     given: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     return [it for it in given if isinstance(it, str)]
+
+
+def drafted_mark(case: Case) -> str:
+    """A digest of the draft as this reader sees it. A page with one step of several posts it again: what stands in
+    the other steps is then what the person saw there."""
+    return "" if not case.draft else hashlib.sha256(to_json(case.draft)).hexdigest()[:32]
+
+
+def is_unseen(case: Case, drafted: str | None) -> bool:
+    """Whether another browser has filled in other steps of a form since the page with this `drafted_mark`."""
+    if case.form is None or drafted is None or not case.is_others_draft or drafted == drafted_mark(case):
+        return False
+    return paged(case.form).steps is not None
 
 
 def progress_of(case: Case, data: Mapping[str, Any], step: int) -> JsonObject | None:

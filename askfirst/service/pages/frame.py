@@ -101,10 +101,16 @@ _ENDED: dict[str, tuple[Kind, str]] = {
 _LEFT_ALONE = ("reject", "cancel", "skip", "abort")
 
 
-def ended_pill(standing: CaseState, language: Language) -> Pill:
+def ended_pill(
+    standing: CaseState, language: Language, *, is_declined: bool = False, is_other_try: bool = False
+) -> Pill:
     """The state of a case after it was decided, or expired or was cancelled."""
     kind, key = _ENDED[standing.state]
-    if standing.state == "held" and standing.action in _LEFT_ALONE:
+    if is_declined:
+        kind, key = "", "pill.declined"
+    elif is_other_try:
+        kind, key = _ENDED["changes_asked"]
+    elif standing.state == "held" and standing.action in _LEFT_ALONE:
         kind, key = "", "pill.rejected"
     elif standing.state in ("held", "answered") and standing.action not in ("approve", "edit"):
         key = "pill.decided"
@@ -114,9 +120,9 @@ def ended_pill(standing: CaseState, language: Language) -> Pill:
 
 
 def time_near(at: float, now: float, language: Language) -> Html | None:
-    """How far away a time is, if it is ahead, or less than a day ago; a script keeps the text up to date.
+    """How far away a time is, if it is ahead or less than a day ago; a script keeps the text up to date.
 
-    Unlike `time_ago`, which takes a time that lies ahead for a clock that is wrong.
+    `time_ago` is for times that cannot be ahead: there a time ahead means a wrong clock, and reads "just now".
     """
     if now - at >= 24 * _HOUR:
         return None
@@ -228,7 +234,7 @@ class ChipText:
 def chip_texts(decision: Decision, language: Language) -> list[ChipText]:
     """The consequences in words. The alarming ones are red if the risk is high or critical.
 
-    A last chip says that the risk is critical; or that it is high, if neither they nor a risk pattern say why.
+    A last chip names a critical risk, or a high risk that no red chip and no risk pattern explains.
     """
     high = decision.risk in ("high", "critical")
     chips = [_chip(chip, high, language) for chip in decision.chips]
@@ -261,8 +267,8 @@ def button_labels(case: Case, decision: Decision, language: Language) -> dict[st
     """The labels of the two buttons, as the templates name them.
 
     ``verb`` is that of the acting button, the tool author's or ours; ``verb_template`` is a label that a script
-    completes. ``no_word`` is the label of the other button. A service may have written anything on them, so that
-    ``yes_means`` and ``no_means`` are then our own words, shown below its.
+    completes. ``no_word`` is the label of the other button. A service's label may say the opposite of what its button
+    does, so ``yes_means`` and ``no_means`` say in our own words, below that label, what the button does.
     """
     said, from_service = decision.approve, case.request is None
     later = said is not None and from_service and ("{title}" in said or "{n}" in said)
@@ -312,4 +318,5 @@ def step_text(it: Step, language: Language) -> StepText:
     """A step in words."""
     who = language.say(f"before.{it.who}") if language.has(f"before.{it.who}") else clipped(it.who, 100)
     called = "" if it.at_call is None else f" · <bdi>{clipped(it.at_call, 200)}</bdi>"
-    return StepText(Html(f"{who}{called}"), clipped(it.text, _STEP))
+    failed = f" · {language.say('before.failed')}" if it.is_error else ""
+    return StepText(Html(f"{who}{called}{failed}"), clipped(it.text, _STEP))

@@ -28,7 +28,7 @@ class Html(str):
 
 
 class Passage:
-    """A text that others wrote. ``of`` and ``row`` are where all of it is shown: see `row.View`. None: nowhere."""
+    """An untrusted text. ``of`` and ``row`` address the page of all of it (`row.View`); None if there is none."""
 
     def __init__(self, text: str, of: str | None = None, row: int = 0) -> None:
         self.text, self.of, self.row = text, of, row
@@ -65,7 +65,7 @@ class Passage:
 
 
 def passage(text: str, of: str | None = None, row: int = 0) -> Passage:
-    """A text that others wrote, shown in parts where it is very long: see `page_size.Room`."""
+    """An untrusted text. A very long one is shown in parts: see `page_size.Room`."""
     return Passage(text, of, row)
 
 
@@ -122,7 +122,7 @@ def _mark(char: str, times: int) -> str:
 
 
 def _named(char: str) -> str:
-    """A character's sign or number, with its name. The role makes the name what a screen reader says.
+    """A character's sign or code point, with its name, which a screen reader reads because of the role.
 
     A tab is common, so it has its sign only.
     """
@@ -150,7 +150,7 @@ def _first(text: str, chars: int, lines: int) -> str:
 
 
 def cut(text: str, most: int, lines: int = 1_000) -> tuple[Html, int]:
-    """The beginning of a text within so many bytes of HTML, and how many characters of it that are."""
+    """The beginning of a text as up to ``most`` bytes of HTML, and its number of characters."""
     taken = _first(text[: most + 1], most, lines)
     html = marked(taken)
     while (size := len(html.encode())) > most and taken:
@@ -160,7 +160,7 @@ def cut(text: str, most: int, lines: int = 1_000) -> tuple[Html, int]:
 
 
 def last_of(text: str, most: int, lines: int) -> tuple[Html, int]:
-    """The end of a text within so many bytes of HTML, and how many characters of it that are."""
+    """The end of a text as up to ``most`` bytes of HTML, and its number of characters."""
     taken = "\n".join(text[-most:].split("\n")[-lines:])
     html = marked(taken)
     while (size := len(html.encode())) > most and taken:
@@ -170,13 +170,13 @@ def last_of(text: str, most: int, lines: int) -> tuple[Html, int]:
 
 
 def clipped(text: str, most: int = 400) -> Html:
-    """A name, within so many bytes of HTML; one that is longer ends in three dots."""
+    """A text as up to ``most`` bytes of HTML; a longer one is cut and ends in three dots."""
     if len(text) <= most and len((html := marked(text)).encode()) <= most:
         return html
     return Html(f"{cut(text, most)[0]} …")
 
 
-# The language of a text, by its script, so that it is read aloud by the right voice and set in the right letters.
+# The language of a text, by its script: screen readers choose the voice by it, and browsers the letters.
 
 
 _TAG = re.compile("<[^>]*>")

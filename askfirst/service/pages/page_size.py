@@ -1,7 +1,7 @@
-"""Room: how many bytes of HTML the texts of others may take on one page, so that no page grows with its case.
+"""Room: the bytes of HTML that untrusted texts may take on one page, so that no page grows with its case.
 
-A page has at most 200 KB. Rows have a share of their own (`rows.rows_of`). Everything else that others wrote is put
-on the page through a `Room`, which gives less of a text the less room is left, and tells what it left out.
+A page has at most 200 KB. Rows have a limit of their own (`rows.rows_of`). Every other untrusted text goes through a
+`Room`, which cuts a text more the less room is left, and says how much it left out.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from askfirst.service.pages.difference import Effort
 from askfirst.service.pages.inert_text import Html, Passage, clipped, cut, last_of
 
 OPEN = 42_000
-"""The share of a page on which a person decides."""
+"""The room of a page on which a person decides, in bytes of HTML, as all of these."""
 ENDED = 28_000
 EDIT = 110_000
-"""The share of a page that has the fields to edit, and no values besides."""
+"""The room of the page that has the fields to edit, and no other values."""
 EDITED = 40_000
-"""The most that changed values may take, in the form that sends them."""
+"""The limit for changed values in the hidden field that posts them."""
 TYPED = 20_000
-"""The most of a text that a person typed, to be shown to them again."""
+"""The limit for a text that a person typed and that fills its field again."""
 _BEGINNING = (4_000, 100)
 _END = (2_000, 50)
 _ENOUGH = 20_000
@@ -41,7 +41,7 @@ class Fitted:
 
 
 class Room:
-    """The room of one page, used up in the order in which the page is made."""
+    """The room of one page. Texts use it up in the order in which the page is made."""
 
     def __init__(self, most: int = OPEN) -> None:
         self.left = most
@@ -51,9 +51,9 @@ class Room:
         """For comparing texts."""
 
     def fit(self, it: Passage, *, whole: bool = False) -> Fitted:
-        """A text: all of it if it is short enough to need no fold and fits, else its beginning and its end.
+        """The whole text if the page does not fold it and it fits, otherwise its beginning and its end.
 
-        With ``whole``, a longer text is shown as a whole, too, if it fits.
+        With ``whole``, a text that the page would fold is shown whole, too, if it fits.
         """
         if (whole or not it.folds) and len(it.text) <= self.left:
             size = len(it.whole.encode())

@@ -13,6 +13,7 @@ from askfirst import limits
 from askfirst.display import MOST_STEPS
 from askfirst.limits import FAULTS
 from askfirst.protocol import visible_fields
+from askfirst.service.answers import given_reason
 from askfirst.service.case import Case
 from askfirst.service.case_state import case_state_of
 from askfirst.service.pages.answered import answers_of, filled_in, proof_fields, questions
@@ -43,11 +44,21 @@ from askfirst.service.pages.edits import (
     sent_edits,
     verb_pieces,
 )
-from askfirst.service.pages.ended import ended_heading, held_text, result_of, timeline, told, undo_of
+from askfirst.service.pages.ended import (
+    ended_heading,
+    held_text,
+    is_declined,
+    is_other_try,
+    result_of,
+    timeline,
+    told,
+    undo_of,
+)
 from askfirst.service.pages.faults import listed, sentences
 from askfirst.service.pages.fields import page_fields, step_links, step_with
 from askfirst.service.pages.form_parts import (
     chosen_of,
+    drafted_mark,
     is_again,
     listed_field,
     options_of,
@@ -55,6 +66,7 @@ from askfirst.service.pages.form_parts import (
     standing_in,
 )
 from askfirst.service.pages.frame import (
+    Pill,
     asker_line,
     button_labels,
     chip_texts,
@@ -193,7 +205,7 @@ def render_case(
 
 
 def _drafted(case: Case) -> Mapping[str, Any]:
-    """The answers of a form that were saved; an edit that was begun is shown only where one edits."""
+    """The draft of a form. The draft of an edit is left out: only the page with the edit fields shows it."""
     return {} if case.form is None else case.draft or {}
 
 
@@ -244,18 +256,15 @@ class _Page:
     def edited(self, args: Mapping[str, Any]) -> Decision:
         """The decision for edited arguments. Its risk is at least that of the original arguments."""
         known = self.sight.decision
-        name = None if known.asker.kind == "agent" else known.asker.name
-        made = decision_of(
-            self.case, args=args, style=self.reader.style, key_name=name, patterns=self.sight.patterns
-        )
-        return with_risk(made, known.risk)
+        made = decision_of(self.case, args=args, style=self.reader.style, patterns=self.sight.patterns)
+        return with_risk(replace(made, asker=known.asker), known.risk)
 
     def frame(self, decision: Decision | None = None) -> dict[str, Any]:
-        """The template values of every page of the case. For edited arguments ``decision`` is theirs."""
+        """The template values of every page of the case. ``decision`` is the one for edited arguments, if given."""
         case, language, standing = self.case, self.language, self.sight.standing
         decision = decision or self.sight.decision
         call = None if case.payload is None else case.payload.shown_call
-        room = Room(OPEN if standing.state == "open" else ENDED)
+        room, rows = Room(OPEN if standing.state == "open" else ENDED), {it.key: it for it in decision.rows}
         asker = asker_line(case, decision, self.now, language)
         heading = heading_of(case, decision, asker, language)
         is_open = standing.state == "open"
@@ -265,7 +274,7 @@ class _Page:
             "d": decision,
             "tool": None if call is None else passage(call[0], "said", 1),
             "tab": tab_title(case, decision, asker, language),
-            "pill": open_pill(case, self.now, language) if is_open else ended_pill(standing, language),
+            "pill": open_pill(case, self.now, language) if is_open else self._ended_pill(),
             "asker": asker,
             "heading": heading,
             "said_below": heading.below,
@@ -282,9 +291,7 @@ class _Page:
             "before": [step_text(it, language) for it in self.sight.before[-MOST_STEPS:]],
             "organisation": marked(self.sight.organisation),
             "reader": self._reader(),
-            "round": round_of(
-                case, self.sight.previous, {row.key: row for row in decision.rows}, room, language
-            ),
+            "round": round_of(case, self.sight.previous, rows, room, language),
             "until": None if case.never_expires else moment(case.expires_at, language),
             "silence": case.default_action
             if case.default_action in ("approve", "reject", "abort")
@@ -297,7 +304,9 @@ class _Page:
             "case_name": clipped(case.case_id),
             "thread_name": None if case.thread_id is None else clipped(case.thread_id),
             "previous_name": None if case.previous_case_id is None else clipped(case.previous_case_id),
-            "previous_url": None,
+            "previous_url": self.place.address("/previous")
+            if self.sight.nonce and self.sight.previous is not None
+            else None,
             "here": self.place.address(),
             "text_at": f"{self.place.address('/text')}&row=",
             "here_without_lang": self.place.address(with_language=False),
@@ -312,8 +321,13 @@ class _Page:
             **button_labels(case, decision, language),
         }
 
+    def _ended_pill(self) -> Pill:
+        case, standing = self.case, self.sight.standing
+        is_again = is_other_try(case, standing)
+        return ended_pill(standing, self.language, is_declined=is_declined(case), is_other_try=is_again)
+
     def _lack(self) -> Html | None:
-        """Why this reader can only reject."""
+        """A sentence on why this reader can only reject; None if they can also approve."""
         lack = self.sight.step_up_lack
         return None if lack is None else self.language.say(f"fault.stepup.{lack}")
 
@@ -322,9 +336,9 @@ class _Page:
         return None if name is None else Html(f"<strong><bdi>{marked(name)}</bdi></strong>")
 
     def _words(self, decision: Decision, is_heading: bool) -> Words:
-        """What the agent's side wrote; the page folds it.
+        """The untrusted words of the agent's side, which the page folds.
 
-        A service's words are not in it: they are shown unfolded.
+        A service's words are not among them: they are shown unfolded.
         """
         payload = self.case.payload
         if payload is None:
@@ -342,7 +356,7 @@ class _Page:
         view = replace(self.sight.view, of=of)
         words = (
             words_for(self.case, self.language.tag) if of in ("was", "edited") else {}
-        )  # a secret stays one
+        )  # with its formats, so that a secret stays hidden
         return rows_of(values, words, NO_PATTERNS, self.reader.style, view, room)
 
     def part(self) -> str:
@@ -366,6 +380,8 @@ class _Page:
             return self.fill("code.html", facts | {"problems": problems})
         if (second := self.sight.second) is not None:
             facts |= self.frame(second.decision) | {"second": second, "problems": problems}
+            if self.case.type == "escalation" and second.action != "retry":  # a choice of an agent's own
+                facts["verb"] = Html(f"<bdi>{marked(second.action)}</bdi>")
             return self.fill("second.html", facts)
         if self.case.type in ("approval", "escalation"):
             return self._decision(facts, step, stage)
@@ -390,7 +406,7 @@ class _Page:
         return self.fill(f"{case.type}.html", facts)
 
     def _decision(self, facts: dict[str, Any], step: int, stage: Stage) -> str:
-        """An approval or an escalation, which may bring edits with it."""
+        """The page of an approval or an escalation: to decide, to edit the arguments, or to check an edit."""
         case, editable = self.case, editable_of(self.case)
         values, faults = facts["values"], facts["faults"]
         facts |= {"editable": editable, "actions": list(case.actions), "ways": self._ways()}
@@ -408,7 +424,7 @@ class _Page:
         return self.fill(f"{case.type}.html", facts | {"problems": listed(self.language, faults, {})})
 
     def _edit(self, facts: dict[str, Any], editable: Editable, edited: Any) -> str:
-        """The fields alone, filled with what was posted, else with what this person began before."""
+        """The page with the edit fields, filled with the posted values, or with the draft of an unfinished edit."""
         faults = facts["faults"]
         posted = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
         begun = {} if posted is not None else continued(self.case, editable)
@@ -490,6 +506,7 @@ class _Page:
         fields = page_fields(case, form, here.number, values, faults, prefills, self.language, room)
         places = {field.key: (f"f-{field.key}", clipped(field.label.text, _LABEL)) for field in fields}
         facts |= {"form": form, "step": here, "fields": fields, "others_draft": case.is_others_draft}
+        facts["drafted"] = None if form.steps is None else drafted_mark(case)
         facts["steps"] = step_links(form, values, here)
         facts["list"] = None
         if (field := listed_field(form, here.number)) is not None:
@@ -516,14 +533,17 @@ class _Page:
         known = ("feedback", "reason", "note", "response", "selected", "confirmed_items")
         fields = [field.key for field in self.case.form.all_fields] if self.case.form is not None else known
         said = {name: data[name] for name in fields if data.get(name) not in (None, "", [])}
-        edits = {name: value for name, value in changed.items() if value != asked.get(name)}
+        secret = set[str]() if editable is None else editable.secret_names
+        edits = {
+            name: value for name, value in changed.items() if value != asked.get(name) and name not in secret
+        }
         return [
             shown(name, value)
             for name, value in {**answers_of(self.case, said, self.language), **edits}.items()
         ]
 
     def closed(self, notice: Notice | None, unsent: Mapping[str, Any]) -> str:
-        """The page of a case that was decided, or not in time. Values of sensitive fields are not shown."""
+        """The page of a case that has ended or is held. Values of sensitive fields are not shown."""
         case, standing = self.case, self.sight.standing
         editable, edited = editable_of(case), edited_of(case)
         facts = self.frame(None if edited is None else self.edited(edited))
@@ -552,7 +572,7 @@ class _Page:
                 "next_name": None if case.next_case_id is None else marked(case.next_case_id),
                 "next_url": self.place.address("/next") if self.sight.nonce and standing.has_next else None,
                 "told": told(case, standing, self.language),
-                "reason": passage(case.reason, "said", 3) if case.reason else None,
+                "reason": None if (said := given_reason(case)) is None else passage(said, "said", 3),
                 "outcome": result_of(standing, facts["d"].undo),
                 "undo": undo_of(case, standing, facts["d"].undo),
                 "data": self._rows("answer", _ANSWER),
@@ -566,4 +586,4 @@ class _Page:
 
 _FAULT, _LABEL = 200, 300
 _DETAILS, _ANSWER, _MORE, _QUESTIONS, _SUMMARY = 12_000, 25_000, 8_000, 8_000, 40_000
-"""How many bytes of HTML each may take on a page; all of it is on pages of its own."""
+"""The limits of these texts and rows on a page, in bytes of HTML. Pages of their own show them whole."""

@@ -1,4 +1,4 @@
-"""Rounds: what a new round of a case changes, and what was decided about the one before."""
+"""Rounds: what a new round of a case changes, and what was decided about the previous one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Round:
     """What was decided about the previous round, by whom and when; None if nothing was."""
     note: Passage | None
     changes: list[Change]
+    asked: Html
+    """Who wrote the note, in a sentence that it follows."""
 
 
 def round_of(
@@ -43,18 +45,33 @@ def round_of(
         changed = changes(compared, room, rows)
     note = passage(previous.note, "said", 4) if previous.note else None
     before = _decided(previous, language)
-    return Round(previous.number + 1, before, note, [it for it in changed if it.changed])
+    return Round(
+        previous.number + 1, before, note, [it for it in changed if it.changed], _asked(previous, language)
+    )
+
+
+def _asked(previous: Previous, language: Language) -> Html:
+    if previous.is_yours:
+        return language.say("round.asked.you")
+    if previous.by is None:
+        return language.say("round.asked")
+    return language.say("round.asked.by", name=_name(previous.by))
+
+
+def _name(name: str) -> Html:
+    return Html(f"<bdi>{marked(name[:_LONGEST_NAME])}</bdi>")
 
 
 def _decided(previous: Previous, language: Language) -> Html | None:
     if previous.action is None or previous.at is None or not language.has(f"did.{previous.action}"):
         return None
     what = language.say(f"did.{previous.action}")
-    if previous.by is None:
+    if previous.is_yours:
+        said = language.say("since.decided.you", what=what)
+    elif previous.by is None:
         said = language.say("since.decided.link", what=what)
     else:
-        name = Html(f"<bdi>{marked(previous.by[:_LONGEST_NAME])}</bdi>")
-        said = language.say("since.decided", what=what, name=name)
+        said = language.say("since.decided", what=what, name=_name(previous.by))
     at = moment(previous.at, language)
     time = Html(f'<time datetime="{at.iso}">{marked(at.text)}</time>')
     return language.say("round.before", n=previous.number, said=said, time=time)

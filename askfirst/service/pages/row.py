@@ -1,4 +1,4 @@
-"""A row: one value of a case as a page shows it, with its parts, and which part of a case a page shows."""
+"""Row and View: one value of a case as a page shows it, and the part of a case that a page shows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ Kind = Literal["value", "amount", "lines", "list", "table", "tree", "url", "secr
 _URL = re.compile(
     r"([a-z][a-z0-9+.-]*://(?:[^/?#\\]*@)?)(\[[^\]]*\]|[^/?#\\:@]+)(.*)", re.IGNORECASE | re.DOTALL
 )
+_DOUBTFUL = re.compile(r"[^/]*//[^/?#]*[\\\s\uff0f\uff1f\uff03\uff20\uff1a]")
+"""What some programs end a host at, or leave out of it, others not: a backslash, a blank, a full-width sign."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """Which part of a case is shown: everything, or a chunk of the row ``row`` that begins at piece ``start``.
 
-    ``rows_from`` is the first of many rows. ``of`` says whose rows they are: those
-    of the case's own values, or of another source (`sources.SOURCES`). ``out`` shows where a link leads before the
-    person follows it: ``link-0`` is the case's first link, ``row-2`` the address in row 2.
+    ``rows_from`` is the first of many rows. ``of`` is the source of the rows (`sources.SOURCES`), empty for the
+    case's own values. ``out`` shows where a link leads before the person follows it: ``link-0`` is the case's first
+    link, ``row-2`` the address in row 2.
     """
 
     row: int | None = None
@@ -101,7 +103,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A web address in three parts, so that the host can be seen; ``href`` if a person may be led there (https)."""
+    """A web address in three parts, so that the host stands out. ``href`` is set if a page may link to it (https)."""
 
     before: Html
     host: Html
@@ -110,14 +112,14 @@ class Address:
 
     @property
     def whole(self) -> Html:
-        """All of it, the host in bold."""
+        """The whole address, with the host in bold."""
         return Html(f"{self.before}<strong>{self.host}</strong>{self.after}")
 
 
 def address_of(text: str) -> Address | None:
-    """The parts of an address; None if it has no host."""
+    """The parts of an address; None if it has no host, or if programs disagree about which host it has."""
     found = _URL.fullmatch(text)
-    if found is None:
+    if found is None or _DOUBTFUL.match(text):
         return None
     return Address(*(marked(part) for part in found.groups()), href=text if is_link(text) else None)
 
@@ -138,7 +140,7 @@ class Row:
     kind: Kind
     text: Html | None = None
     at: float | None = None
-    """When the value is, in seconds since 1970, if it is a time with an offset."""
+    """The value in seconds since 1970, if it is a time with a UTC offset."""
     raw: Html | None = None
     """The raw value, if formatting changed it."""
     format: str = ""

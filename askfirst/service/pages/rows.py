@@ -7,7 +7,7 @@ listed as `Unopened`, so that nobody approves it unaware.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, cast
@@ -42,13 +42,13 @@ TABLE_ROWS = 50
 TABLE_COLUMNS = 12
 ROWS = 100
 _PIECE = 500
-"""A longer line is cut into pieces of so many characters, so that a browser can break it and we can fold it."""
+"""A longer line is split into pieces of this many characters, of which the page may leave some out."""
 _ROOM = 52_000
 """Bytes of HTML that the values may take on a page on which a person decides; see `page_size.Room` for the rest."""
 _CHUNK_ROOM = 140_000
 """The same on a page that shows nothing but values."""
 _ROW, _LINE, _LEAF, _CELL_MARKUP = 400, 60, 80, 60
-"""The markup around a row, a line, a value within an object, a cell of a table."""
+"""The markup around a row, a line, a value within an object, and a cell of a table, in bytes."""
 _CELL = 200
 _RISKY = 5
 """How many of the lines that match a risk pattern are shown once more, in the second step."""
@@ -128,8 +128,19 @@ def rows_of(
 
 def marked_lines(values: Mapping[str, Any], patterns: RiskPatterns) -> int:
     """How many lines of some values match a risk pattern."""
-    texts = [text for value in values.values() for text in _texts(value)]
-    return sum(len(patterns.marked(text.split("\n"))) for text in texts)
+    return sum(len(found) for value in values.values() for _, found in _matches(value, patterns))
+
+
+def _matches(value: Any, patterns: RiskPatterns) -> list[tuple[list[str], dict[int, str]]]:
+    """The texts of a value in which lines match, each as its lines, and the names of the patterns by line.
+
+    Where no text matches, lists are read as commands: ``["rm", "-rf", "/"]`` runs what ``rm -rf /`` does.
+    """
+    for texts in (_texts, _commands):
+        each = [text.split("\n") for text in texts(value)]
+        if matching := [(lines, found) for lines in each if (found := patterns.marked(lines))]:
+            return matching
+    return []
 
 
 class _Maker:
@@ -158,7 +169,7 @@ class _Maker:
         self.risky: list[CodeLine] = []
 
     def group(self, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Grouped:
-        """Group the values by whether they are the defaults; `judge` has seen them before."""
+        """Group the values by whether they are the defaults. Call `judge` for every value before."""
         risky = {name for place, name in enumerate(values) if place in self._matched}
 
         def is_striking(name: str) -> bool:
@@ -171,7 +182,7 @@ class _Maker:
         return self._grouped
 
     def rank(self, name: str) -> tuple[int, int]:
-        """Where a row comes: by its group; within the first, important ones in their order, then the others."""
+        """The sort key of a row: its group, then its place among the important arguments."""
         group = "first" if self._grouped is None else self._grouped.groups[name]
         return _GROUPS.index(group), self._important.get(name, len(self._important))
 
@@ -182,29 +193,26 @@ class _Maker:
 
     def judge(self, place: int, name: str, value: Any) -> None:
         """Count the lines that match a risk pattern, and all lines of the texts with one; keep the first of these."""
-        for text in _texts(value):
-            lines = text.split("\n")
-            found = self._patterns.marked(lines)
-            self.line_count += len(lines) if found else 0
+        for lines, found in _matches(value, self._patterns):
+            self.line_count += len(lines)
             self.marked += len(found)
             self.names += dict.fromkeys(found.values())
-            if found:
-                self._matched.add(place)
+            self._matched.add(place)
             if self._formats.get(name) != "secret":
                 for at, why in islice(found.items(), _RISKY - len(self.risky)):
                     self.risky.append(CodeLine(at + 1, clipped(lines[at], _CELL), risk=clipped(why, _CELL)))
-            if found and isinstance(value, str):
+            if isinstance(value, str):
                 self._risky[place] = found
 
     def _risk(self, row: Row, value: Any) -> Html | None:
-        """The name of the risk pattern that matches a line of a value within a row, for its tint."""
+        """The name of the risk pattern that matches a line of a value within a row, to highlight it; else None."""
         if row.place not in self._matched or not isinstance(value, str):
             return None
         found = self._patterns.marked(value.split("\n"))
         return self._html(next(iter(found.values()))) if found else None
 
     def row(self, place: int, name: str, value: Any) -> Row:
-        """One row. A page has room for it while `has_room`."""
+        """Make one row. Call this only while `has_room`."""
         self._room -= _ROW
         form = str(self._formats.get(name, ""))
         label = self._labels.get(name)
@@ -441,13 +449,18 @@ def _count(pieces: Sequence[tuple[int, int, int]], most: int, characters: int) -
 
 
 def _inside(value: Any, path: str) -> list[tuple[str, Any]]:
-    """The values inside an object or a list, with their paths. One more than the limit shows that there are more."""
+    """The values inside an object or a list, with their paths. One more than the limit tells that there are more."""
     if isinstance(value, dict):
         given = islice(cast("dict[str, Any]", value).items(), ITEMS + 2)
-        return [(f"{path}.{name}" if path else name, it) for name, it in given]
+        return [(_path(f"{path}.", name) if path else _path("", name), it) for name, it in given]
     if isinstance(value, list):
-        return [(f"{path}[{at}]", it) for at, it in enumerate(cast("list[Any]", value)[: ITEMS + 2])]
+        return [(_path(path, f"[{at}]"), it) for at, it in enumerate(cast("list[Any]", value)[: ITEMS + 2])]
     return []
+
+
+def _path(path: str, name: str) -> str:
+    """A path with one more name. More of it than a page shows is left out: it is written for every value within."""
+    return path if len(path) > _NAME + 1 else path + name[: _NAME + 1]
 
 
 def text_of(value: Any) -> str:
@@ -471,18 +484,27 @@ def _json(value: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """Every string inside a value, however deep."""
-    found: list[str] = []
+    """Every string inside a value, however deep, names included."""
+    return [it for it in _each(value) if isinstance(it, str)]
+
+
+def _commands(value: Any) -> list[str]:
+    """Every list of strings inside a value, as one line."""
+    lists = [cast("list[Any]", it) for it in _each(value) if isinstance(it, list)]
+    return [" ".join(it) for it in lists if len(it) > 1 and all(isinstance(word, str) for word in it)]
+
+
+def _each(value: Any) -> Iterator[Any]:
+    """Every value inside a value, and every name, however deep."""
     waiting = [value]
     while waiting:
         it = waiting.pop()
-        if isinstance(it, str):
-            found.append(it)
-        elif isinstance(it, dict):
-            waiting += cast("dict[str, Any]", it).values()
+        yield it
+        if isinstance(it, dict):
+            inside = cast("dict[str, Any]", it)
+            waiting += [*inside.values(), *inside]
         elif isinstance(it, list):
             waiting += cast("list[Any]", it)
-    return found
 
 
 def _mapping(given: Any) -> Mapping[str, Any]:

@@ -50,7 +50,7 @@ class Sight:
     previous: Previous | None = None
     before: tuple[Step, ...] = ()
     trail: Trail | None = None
-    """What the audit trail says of a case that was decided, or is over."""
+    """What the audit trail says of a case that is held or has ended."""
     confirm_value: str | None = None
     second: Second | None = None
     view: View = ALL

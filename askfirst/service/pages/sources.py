@@ -1,7 +1,7 @@
-"""Sources: the texts of a case that a page shows in parts, besides the case's own values.
+"""Sources: groups of texts of a case that pages of their own show in parts, besides the case's own values.
 
-An address has ``of`` (the source) and ``row``. The link to all of a long text, the page of its parts and the download
-name it alike.
+The parameters ``of`` (the source) and ``row`` of an address name one text: in the link to a long text, on the page of
+its parts, and for its download.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 from askfirst.errors import InvalidMessage
 from askfirst.messages import canonical_json
 from askfirst.protocol import visible_fields
-from askfirst.service.answers import beyond, may_decline
+from askfirst.service.answers import beyond, declines_by_cancelling, given_reason, may_decline
 from askfirst.service.case import Case
 from askfirst.service.case_state import CaseState, Previous
 from askfirst.service.pages.answered import answers_of, filled_in
@@ -35,7 +35,7 @@ _HIDDEN = "[hidden]"
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A case, with what a page knows of it besides."""
+    """A case, with the further data that the sources need."""
 
     case: Case
     standing: CaseState
@@ -58,7 +58,7 @@ def _said(it: _Case) -> Mapping[str, Any]:
         "prompt": it.case.prompt if payload is None else " ".join(payload.sentences),
         "tool": None if call is None else call[0],
         "message": it.case.message,
-        "reason": it.case.reason,
+        "reason": given_reason(it.case),
         "note": None if it.previous is None else it.previous.note,
         "result": None if outcome is None else outcome.text,
     }
@@ -110,7 +110,7 @@ def _raw(it: _Case) -> Mapping[str, Any]:
     name = it.language.plain("call.raw")
     try:
         return {name: canonical_json(told).decode()}
-    except InvalidMessage:  # such as half a surrogate pair, which no digest has
+    except InvalidMessage:  # such as a lone surrogate, of which there is no digest
         return {name: text_of(told)}
 
 
@@ -166,7 +166,7 @@ _SOURCES: Mapping[str, Callable[[_Case], Mapping[str, Any]]] = {
     "raw": _raw,
 }
 SOURCES = tuple(_SOURCES)
-"""What ``of`` may be."""
+"""The values that ``of`` may have."""
 
 
 def _numbered(texts: list[str]) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def _numbered(texts: list[str]) -> dict[str, Any]:
 
 
 def edited_of(case: Case) -> Mapping[str, Any] | None:
-    """The arguments as a person has changed them; None if they did not."""
+    """The arguments as a person has changed them; None if nobody did."""
     editable = editable_of(case)
     edited: Any = None if editable is None else data_of(case).get(editable.key)
     return cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
@@ -185,8 +185,8 @@ def split_answer(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
     data, editable = data_of(case), editable_of(case)
     if editable is not None and edited_of(case) is not None:
         del data[editable.key]
-    if may_decline(case) and data.get("declined") is True:
-        del data["declined"]  # which the heading says
+    if (may_decline(case) or declines_by_cancelling(case)) and data.get("declined") is True:
+        del data["declined"]  # the heading says it
         return data, {}
     more = beyond(case, data)
     return {name: value for name, value in data.items() if name not in more}, more

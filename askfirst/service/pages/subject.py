@@ -1,4 +1,4 @@
-"""The values of a case: shown under their names, and compared with what they were before."""
+"""Named values of a case, and the changes from an earlier version of them."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ class Words:
 
 
 LONGEST_NAME = 1_000
-"""Of a value's name: bytes of HTML."""
+"""The limit for a value's name, in bytes of HTML."""
 _MOST_COMPARED = 40_000
 _BOTH = 1_200
-"""The least that two texts take on a page, one below the other, each with a link to all of it."""
+"""The bytes of two long texts, one below the other, each cut and with a link to the whole."""
 _CHANGE, _LINE = 300, 50
 """The markup around a change, and around a line of it."""
 
@@ -97,7 +97,7 @@ class Change:
     row: Row | None = None
     is_prose: bool = True
     is_secret: bool = False
-    """Whether no page shows what it was, or is."""
+    """Whether the value is secret, so that no page shows either version."""
     is_left_out: bool = False
     """Whether the page has no room to show how it differs."""
 

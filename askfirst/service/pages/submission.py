@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from pydantic_core import from_json
-
 from askfirst import limits
 from askfirst.protocol import Form, FormField, sensitive_keys, visible_fields
 from askfirst.service.answers import edit_faults
@@ -21,6 +19,7 @@ from askfirst.service.pages.choices import (
     takes_one,
     unpacked,
 )
+from askfirst.service.pages.edit_kinds import json_in
 from askfirst.service.pages.edits import (
     Editable,
     begun,
@@ -59,8 +58,8 @@ class Submission:
       data is the decision for the unchanged call that was pressed although fields were changed.
     - ``decline``: the person chooses none of the items, or cannot answer.
     - ``next``, ``back``: go to another step; ``draft``: come back later. All three keep ``data`` as the draft.
-    - ``turn``: show another part of a long list, what was searched for, or all or none of it as chosen; or go back
-      from a further step to what was chosen or filled in.
+    - ``turn``: show the list again, with another part, the result of a search, or all or none of it chosen; or go
+      back to the list or form from a further step.
     - ``more``: the answers made further fields visible that the page did not have; show the step again.
 
     With ``faults`` the same step is shown again, otherwise the step ``goto``. `render_case` takes ``data`` as its
@@ -95,9 +94,11 @@ class Submission:
     carried_to_code: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The fields of this form that the step with the e-mail code has to post again."""
     edits_from: int = 0
-    """The first argument of the part that is shown next, on the page to edit very many."""
+    """The index of the first argument that the page with the edit fields shows next."""
+    drafted: str | None = None
+    """The `drafted_mark` of the draft that the page was made of; None from a program, which has seen no page."""
     begun: dict[str, Any] | None = field(default=None, repr=False)
-    """The draft of an edit, kept for the browser in which the person began it."""
+    """The draft of an unfinished edit, to be stored for this browser."""
 
 
 QUICK = 4
@@ -134,6 +135,7 @@ def read_submission(
         carried_to_code=again,
         with_code=bool(_first(form_data, "with_code")),
         edits_from=_edits_from(form_data),
+        drafted=_first(form_data, "drafted")[:_LONGEST_NONCE] if "drafted" in form_data else None,
     )
 
 
@@ -159,13 +161,13 @@ def _posted_again(case: Case, posted: Posted) -> tuple[tuple[str, str], ...]:
 
 
 def _carried(name: str, text: str) -> tuple[str, str]:
-    """A field for a further step; a long text is kept in the draft, and named."""
+    """A field for a further step. For a long text, which the draft keeps, the field ``keeps`` has its key."""
     key = name if name == "response" else name.removeprefix("f.")
     return ("keeps", key) if (key != name or key == "response") and is_long(text) else (name, text)
 
 
 def is_long(text: str) -> bool:
-    """Whether a text that was filled in is kept in the draft, where a further step would have to send it again."""
+    """Whether a text is so long that the draft keeps it, instead of a further step posting it again."""
     return len(text) > _LONG
 
 
@@ -242,7 +244,7 @@ def _escalation(case: Case, posted: Posted) -> Submission:
     if params and action in ("retry", "") and editable is None:
         data["modified_params"] = params
         try:
-            data["modified_params"] = from_json(params, allow_inf_nan=False)
+            data["modified_params"] = json_in(params)
         except ValueError:
             faults["modified_params"] = "is not JSON"
     return Submission("answer", action, data, faults=faults)
@@ -313,7 +315,7 @@ def _previewed(case: Case, editable: Editable, posted: Posted, data: dict[str, A
         return Submission("answer", action, data, faults=_chosen(action))
     name = "changed" if _first(posted, "changed") else editable.key
     try:
-        values: Any = from_json(_first(posted, name), allow_inf_nan=False)
+        values: Any = json_in(_first(posted, name))
     except ValueError:
         values = None
     if not isinstance(values, dict):
@@ -393,9 +395,9 @@ def _picked(case: Case, posted: Posted, name: str) -> list[str]:
 
 
 def _places(choices: Sequence[Choice], posted: Posted, name: str, *, one: bool) -> list[str]:
-    """The ids of those chosen on this part of the list, and on others: a form posts their places.
+    """The ids of the items chosen on this part of the list and on others, from the posted positions.
 
-    Where only one may be chosen, one of this part takes the place of another part's.
+    If only one may be chosen, a choice on this part replaces that of another part.
     """
     here, kept = set(posted.get(name, ())), unpacked(_first(posted, "kept"), len(choices))
     chosen = [it.id for place, it in enumerate(choices) if str(place) in here]
@@ -446,13 +448,13 @@ def _filled_in(case: Case, form: Form, step: int, posted: Posted) -> dict[str, A
         value = read_field(each, texts) if field is None else _options(case, field, posted)
         if value is not None:
             data[each.key] = value
-        elif not each.sensitive and each.key not in keeps:  # what is not shown again is kept
+        elif not each.sensitive and each.key not in keeps:  # a long value stays in the draft
             data.pop(each.key, None)
     return data
 
 
 def _kept_response(case: Case, posted: Posted) -> dict[str, Any]:
-    """An answer that was too long to be shown again; none if another browser has written one since."""
+    """The draft's answer, if it was too long to be sent back to the page; empty if the draft is another browser's."""
     draft = case.draft or {}
     if "response" not in posted.get("keeps", ()) or "response" not in draft or not _is_own_draft(case):
         return {}
@@ -464,7 +466,7 @@ def _is_own_draft(case: Case) -> bool:
 
 
 def _options(case: Case, field: FormField, posted: Posted) -> Any:
-    """The options that were chosen in a list, on this part of it and on others; None if none is."""
+    """The options chosen in a list, on this part of it and on others; None if none is chosen."""
     choices, one = options_of(case, field), field.type == "select"
     if (pick := _first(posted, "pick")) in ("all", "none"):
         picked = [it.id for it in choices] if pick == "all" and not one else []

@@ -1,12 +1,12 @@
-// Editing: the row that is changed becomes its field in place, with what differs word by word and the way back.
+// Editing in place: a field replaces the value in its row, with a word-by-word difference and a button to put it back.
 
 const form = document.getElementById("answer");
 
-// What differs.
+// The difference between two texts.
 
 const parts = (text) => text.match(/\p{Script=Han}|[\p{L}\p{N}_.]+|\s+|[^\p{L}\p{N}\s]/gu) ?? [];
 
-// Of many lines, those from the first to the last that differ.
+// The words of both texts, without the equal lines at the beginning and at the end.
 function differing(before, after) {
   const a = before.split("\n"), b = after.split("\n");
   while (a.length && a[0] === b[0]) a.shift(), b.shift();
@@ -33,7 +33,7 @@ function difference(before, after) {
   return place;
 }
 
-// A field as it was asked, and as it is.
+// The original and the current text of a field.
 
 const inputs = (row) => [...row.querySelectorAll("[name^='arg.']:not([type=hidden])")];
 const original = (it) => {
@@ -64,7 +64,7 @@ function edited() {
   verb();
 }
 
-// The button says what it leads to, with the values as they are typed.
+// The label of the button, from the template of `verb_pieces` (edits.py), with the values as they are typed.
 
 function verb() {
   const go = form.querySelector("[data-verb]");
@@ -84,7 +84,7 @@ function verb() {
 
 form.addEventListener("click", (event) => {
   const row = event.target.closest("[data-putback]")?.closest("[data-arg]");
-  if (!row || "tree" in row.dataset) return; // the server puts back what it has changed the shape of
+  if (!row || "tree" in row.dataset) return; // the server puts back a tree
   event.preventDefault();
   for (const it of inputs(row)) {
     if (it.type === "radio") it.checked = "was" in it.dataset;
@@ -96,7 +96,7 @@ form.addEventListener("click", (event) => {
   if (row.closest("dd")) close(row);
 });
 
-// A list of lines as a field for each, with Add and Remove; what is sent is still the lines.
+// A list of lines as one field for each line, with Add and Remove. The hidden textarea of lines is what is posted.
 
 function lists(within) {
   for (const lines of within.querySelectorAll("[data-items]")) {
@@ -146,7 +146,7 @@ function begin(within) {
   edited();
 }
 
-// In place: the page with the fields is fetched once, and each field takes the place of its row's value.
+// Open and close a field in its row. The page with the fields is fetched once.
 
 let fields = null, bar = null;
 export async function open(pencil) {

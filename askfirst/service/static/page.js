@@ -18,7 +18,7 @@ function tell(text) {
 }
 
 // Ignore clicks on buttons for a moment after content appears: they were meant for what was there before. The style
-// sheet ignores taps before this script has come, and in a sheet that opens.
+// sheet ignores taps before this script is loaded, and in a sheet (popover) that opens.
 let settling = 0;
 function settle() {
   root.dataset.ready = "soon";
@@ -57,7 +57,7 @@ function ago(at, ahead) {
   return seconds < 60 ? words.now : fill(words.ago, { time: length(seconds - seconds % 60) });
 }
 
-// The zone is named where one looks for the exact time: in the details, and behind the time that is left.
+// Show all times in the local zone. Name the zone only with exact times: in the details, and in the sheet of the deadline.
 function localise() {
   for (const time of document.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
@@ -115,7 +115,7 @@ function measure() {
 
 // Live updates: the server sends an event when the case changes, and the page is fetched again.
 
-// What comes while the page is fetched, or right after, is fetched a little later: it may be the last news there is.
+// An event during a fetch, or right after one, leads to one more fetch later: no other event may follow it (throttling).
 let refreshing = false, lastRefresh = 0, later = 0;
 async function refresh() {
   const wait = refreshing ? 300 : lastRefresh + 900 - Date.now();
@@ -125,16 +125,13 @@ async function refresh() {
   }
   refreshing = true;
   lastRefresh = Date.now();
-  try {
-    // A page that answers a form has the address of the form, where there is nothing to fetch.
-    const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
-    const answer = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
-  } catch {
-    // No connection: the next event, or the reader's return to the page, tries again.
-  } finally {
-    refreshing = false;
-  }
+  // The page after a POST has the address of the form (/respond, /undo), which cannot be fetched with GET.
+  const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
+  // Without a connection, the next event or the reader's return to the page tries again.
+  const html = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" })
+    .then((answer) => answer.ok && answer.text()).catch(() => "");
+  refreshing = false;
+  if (html) swap(new DOMParser().parseFromString(html, "text/html"));
 }
 
 function swap(fresh) {
@@ -159,7 +156,7 @@ function swap(fresh) {
 
 const isTouched = (form) => [...form.elements].some((it) => (it.defaultValue ?? it.value) !== it.value);
 
-// Typed text stays, to be copied; in the bar there is one thing left to press.
+// Replace the decision bar by a message and one button. Typed text stays on the page, so that it can be copied.
 function instead(text, label, then) {
   const bar = document.getElementById("decide");
   if (bar.querySelector("[role=alert]")) return;
@@ -179,7 +176,7 @@ function instead(text, label, then) {
   settle();
 }
 
-// The agent changed its request: the page is loaded again, and its button idle until the person has looked.
+// The agent changed its request: load the page again, and block its buttons until the person has looked at it.
 const CHANGED = `changed ${location.pathname}`;
 function changed(touched) {
   const again = () => {
@@ -202,7 +199,7 @@ function lookAgain() {
   });
 }
 
-// Where no event comes through (a proxy, too many streams), the page is fetched every quarter of a minute.
+// Polling: if no event arrives (a proxy, too many streams), the page is fetched every 15 seconds.
 let stream = null, heard = false, polled = Date.now();
 function poll() {
   if (heard || !document.body.dataset.live || document.hidden || Date.now() - polled < 15000) return;

@@ -75,10 +75,17 @@ async def test_the_same_call_id_in_a_later_message_is_another_call(tmp_path: Pat
         )
         worker = Worker(store, {"langgraph": langgraph_resumer(agent)})
         await agent.ainvoke({"messages": [("user", "charge")]}, CONFIG)
+        said = [{"who": "person", "text": "charge"}]
         for _ in range(2):
             [request] = await gate.pending()
+            assert request.request.payload.words["before"] == said, "the page shows what the agent did before"
             await gate.answer(request, {"decision": "approve"}, by="ada")
             await worker.run_due()
+            said = [
+                *said,
+                {"who": "agent", "text": "cents: 5", "tool": "charge"},
+                {"who": "tool", "text": "charged 5 EUR", "tool": "charge"},
+            ]
     assert desk.charged == [5, 5]
 
 

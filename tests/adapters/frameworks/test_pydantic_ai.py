@@ -87,6 +87,18 @@ async def test_a_person_sees_validated_arguments_and_an_edit_is_what_runs(store_
         assert '{"cents": 3, "currency": "USD"}' in charged
 
 
+async def test_the_page_shows_what_the_agent_did_before(store_url: str) -> None:
+    async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
+        desk = Desk(gate, [ToolCallPart("look", {}, "call_1")], [call(5, "call_2")])
+        await desk.agent.run("charge", conversation_id="c1")
+        [request] = await gate.pending()
+        assert request.request.payload.words["before"] == [
+            {"who": "person", "text": "charge"},
+            {"who": "agent", "text": "", "tool": "look"},
+            {"who": "tool", "text": '{"balance":3}', "tool": "look"},
+        ]
+
+
 async def test_an_edit_that_does_not_fit_is_not_run_and_the_model_is_told(store_url: str) -> None:
     async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
         desk = Desk(gate, [call(5)])

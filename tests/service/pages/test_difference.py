@@ -103,7 +103,7 @@ def test_no_text_takes_more_steps_than_the_page_has(monkeypatch: pytest.MonkeyPa
     before = Previous("case_0", was, "edit", None, None, None)
     html = Scene(cases.approval(now), sight={"previous": before}).html()
     assert 0 < looked_at[0] <= module._STEPS
-    assert "What is new since the last try" in html
+    assert "What is new since try 1" in html
     assert len(html.encode()) < 200_000
 
 

@@ -125,6 +125,63 @@ async def test_a_decision_is_undone(tmp_path: Path, page: Any) -> None:
         await page.locator("h1").get_by_text("You rejected: ").wait_for()
 
 
+async def test_a_page_that_tells_what_was_decided_follows_its_case_too(
+    tmp_path: Path, page: Any, window: dict[str, Any]
+) -> None:
+    if not has_script(window):
+        pytest.skip("without script a page is loaded again by its reader")
+    clock = HandClock()
+    async with serving(f"sqlite:///{tmp_path}/cases.db", hold_seconds=60, clock=clock) as served:
+        agent = await served.agent()
+        case = await agent.open("approval", prompt="Deploy v2?")
+        await page.goto(case.hitl["review_url"])
+        await press(page, "Reject")
+        await page.get_by_label("Not now").check()
+        await press(page, "Ask for another try")
+        await page.locator("[data-held]").wait_for()
+        assert await page.locator("#state").inner_text() == "Waiting for a new try"
+        assert "Not now" in await page.locator(".answer").inner_text()
+        clock.turn(61)
+        await page.get_by_text("You will be asked again").wait_for()
+        assert await page.locator("[data-held]").count() == 0
+        again = await agent.open("approval", prompt="Deploy v2 tonight?", previous_case_id=case.case_id)
+        await click(page.get_by_role("link", name="The next try is here"))
+        await page.locator("h1").get_by_text("Deploy v2 tonight?").wait_for()
+        assert again.case_id in page.url
+        await click(page.get_by_role("link", name="Look at try 1"))
+        await page.locator("h1").get_by_text("Deploy v2?").wait_for()
+        assert case.case_id in page.url
+
+
+async def test_who_cannot_answer_may_undo_that(tmp_path: Path, page: Any, window: dict[str, Any]) -> None:
+    clock = HandClock()
+    async with serving(f"sqlite:///{tmp_path}/cases.db", hold_seconds=60, clock=clock) as served:
+        case = await (await served.agent()).open("input", prompt="What is the code word?")
+        await page.goto(case.hitl["review_url"])
+        await press(page, "I cannot answer this")
+        await page.get_by_label("In your own words").fill("Ask Bo.")
+        await click(page.locator("#decline").get_by_role("button", name="I cannot answer this"))
+        await page.locator("h1").get_by_text("You declined: ").wait_for()
+        assert await page.locator("#state").inner_text() == "Declined"
+        assert "Ask Bo." in await page.locator(".answer").inner_text()
+        assert await status(case) == "opened"
+        await press(page, "Undo")
+        await page.locator("#go").wait_for()
+        await press(page, "I cannot answer this")
+        await click(page.locator("#decline").get_by_role("button", name="I cannot answer this"))
+        await page.locator("h1").get_by_text("You declined: ").wait_for()
+        clock.turn(61)
+        await until(lambda: _is_cancelled(case))
+        await page.goto(case.hitl["review_url"])
+        assert await page.locator("h1").inner_text() == "You declined: “What is the code word?”"
+        assert await page.locator("#state").inner_text() == "Declined"
+        assert await acts(served, case) == ["held", "undone", "held", "released", "cancelled"]
+
+
+async def _is_cancelled(case: Opened) -> bool:
+    return await status(case) == "cancelled"
+
+
 async def test_what_somebody_else_decided_is_seen_or_told(
     tmp_path: Path, page: Any, window: dict[str, Any]
 ) -> None:
