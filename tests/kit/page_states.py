@@ -200,6 +200,22 @@ def _asked() -> dict[str, Scene]:
         "approval-last-minute": Scene(_left(20, "reject")),
         "approval-round-many": Scene(many, sight={"previous": rewritten}),
         "approval-usual": Scene(rollout()),
+        "approval-foreign": Scene(
+            call(
+                "pay",
+                {"to": "p\u0430ypal"},
+                Display(sentence="Pay {to}", description="Pay somebody."),
+                "desk",
+            )
+        ),
+        "approval-described": Scene(
+            call(
+                "pay",
+                {"to": "Ada"},
+                Display(title="Pay somebody", description="Today, from the main account."),
+                "desk",
+            )
+        ),
         "approval-none": Scene(cases.approval({}, tool_name="restart")),
         "approval-links": Scene(deployment),
         "approval-out": Scene(deployment, sight={"view": View(out="link-0")}),

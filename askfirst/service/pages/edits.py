@@ -184,7 +184,9 @@ def edit_fields(
         if size > min(_LONGEST_FIELD, room.left):
             made, size = replace(made, control="fixed", text="", was="", fields=(), base="", options=()), 0
         room.left -= size
-        made = replace(made, word=_said(words, "labels", name), hint=_said(words, "hints", name))
+        made = replace(made, word=_said(words, "labels", name))
+        if not made.unit:  # a hint is about the value itself, and may name another unit than the field has
+            made = replace(made, hint=_said(words, "hints", name))
         found.append(_compared(made, name, original, value, form, room))
     return found
 

@@ -249,8 +249,8 @@ def test_a_field_has_its_authors_hint_beside_how_it_is_filled_in() -> None:
     payload = ApproveRequest(
         tool_name="pay",
         tool_call_id="c1",
-        args={"cents": 1, "to": ["a"], "urgent": False, "note": "x"},
-        display={"hints": hints},
+        args={"cents": 1, "to": ["a"], "urgent": False, "note": "x", "fee": 100},
+        display={"hints": hints | {"fee": "In cents."}, "formats": {"fee": "money:EUR"}},
     )
     page = edit_page_of(cases.agent_case(payload))
     said = {
@@ -262,7 +262,7 @@ def test_a_field_has_its_authors_hint_beside_how_it_is_filled_in() -> None:
     assert said["arg.1-hint"].startswith("Whom to tell.")
     assert said["arg.1-hint"].endswith("One on each line")
     assert said["arg.2-hint"] == "Today?"
-    assert "arg.3-hint" not in said
+    assert not {"arg.3-hint", "arg.4-hint"} & set(said)  # the field of the fee takes euros
     described = [it for it in page.all("input") if it.attrs.get("aria-describedby") == "arg.0-hint"]
     assert [it.attrs["name"] for it in described] == ["arg.0"]
 
