@@ -68,7 +68,7 @@ def confirm_value(case: Case, action: str, data: Mapping[str, Any] | None) -> st
 
 
 def changed_digest(data: Mapping[str, Any] | None) -> str:
-    """The digest of an answer's edited arguments; empty if it has none.
+    """The digest of the arguments that an answer brings in place of those that were shown; empty without any.
 
     A code by e-mail counts for these arguments only: its mail says what they are.
     """
@@ -77,7 +77,7 @@ def changed_digest(data: Mapping[str, Any] | None) -> str:
 
 
 def edited_args(data: Mapping[str, Any] | None) -> Any:
-    """The edited arguments of an answer; None if it has none."""
+    """The arguments that an answer brings in place of those that were shown; None without any."""
     said = data or {}
     return said.get("edits", said.get("modified_params"))
 
