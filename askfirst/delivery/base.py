@@ -65,7 +65,7 @@ NoticeKind = Literal[
 EndKind = Literal["completed", "expired", "cancelled"]
 OPEN_LABEL = "Open the page"
 APPROVE_LABEL = "Approve on the page"
-"""The label of a message's button to the page; the second if the approving button is not in the message."""
+"""The labels of a message's button that opens the page. The second is used if the message has no approving button."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Kind:
 
     @property
     def required_variables(self) -> tuple[str, ...]:
-        """The environment variables that must be set for it to count as configured by the environment."""
+        """The environment variables that must all be set, so that the kind counts as configured."""
         return tuple(it.variable for it in self.settings if it.is_required and it.variable is not None)
 
 

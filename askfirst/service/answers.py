@@ -74,7 +74,7 @@ def declines_by_cancelling(case: Case) -> bool:
 
 
 DECLINE = "decline"
-"""The action that `Authorize` is asked about, and that is held, where declining cancels the case."""
+"""The action of a decline that cancels its case: `Authorize` is asked about it, and it can be held."""
 _CANNOT = "the person cannot answer this"
 
 
@@ -90,13 +90,13 @@ def declining(note: str | None) -> dict[str, Any]:
 
 
 def reason_of_decline(data: Mapping[str, Any]) -> str:
-    """Why a case was cancelled that a person declined, for whoever asked."""
+    """The cancellation reason of a declined case, for its caller or agent, with the person's words."""
     said = data.get("reason")
     return (f"{_CANNOT}: {said}" if said else _CANNOT)[: limits.REASON_CHARACTERS]
 
 
 def given_reason(case: Case) -> str | None:
-    """Why a case was cancelled, in the words of whoever did; None if they gave none."""
+    """The cancellation reason of a case in the person's or caller's own words; None if they gave none."""
     if case.declined_by is None or case.reason is None:
         return case.reason
     return case.reason.removeprefix(_CANNOT).removeprefix(": ") or None
@@ -256,7 +256,7 @@ def _clean_confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[s
 
 
 def _not_offered(case: Case, name: str, chosen: Sequence[str]) -> str | None:
-    """The first choice that is none of the case's items; None without one, or if no item has an id."""
+    """The first chosen id that is not among the case's items; None if all are, or if no item has an id."""
     items: Any = case.context.get(name)
     offered = {item_id(item) for item in cast("list[Any]", items)} - {None} if isinstance(items, list) else ()
     return next((each for each in chosen if each not in offered), None) if offered else None

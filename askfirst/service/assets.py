@@ -26,9 +26,9 @@ _BLANKS = re.compile(
     rb"| //[^\n]*| (=>|[=!]==|[<>+]?=|&&|\|\||\?\??|[:+*/<>{}-]) ?|(?<=[,;)]) |(?:(?<=\bif)|(?<=\bfor)) (?=\()"
     rb"|(?<=[;{,])\n"
 )
-"""A text or a pattern of a script, which stays as it is; else the blanks around an operator, after a comma, a
-semicolon or a closing parenthesis, or before an opening one; a comment at the end of a line; or the end of a line
-after one of ``;{,``."""
+"""Matches a string or a regular expression of a script, which is kept, or what is removed: blanks around an operator,
+after a comma, a semicolon or a closing parenthesis, or before an opening one; a comment at the end of a line; the end
+of a line after one of ``;{,``."""
 _REFERENCE = re.compile(rb'url\("(\w+\.svg)"\)')
 
 

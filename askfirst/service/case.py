@@ -116,7 +116,7 @@ class Case:
     submission_context: JsonObject | None = None
     reason: str | None = None
     declined_by: JsonObject | None = None
-    """The verified person who cannot answer, empty if nobody was verified; None unless the case was cancelled so."""
+    """The verified person who declined the case, empty for an unverified one; None if the case was not declined."""
     progress: JsonObject | None = None
     next_case_id: str | None = None
     draft: JsonObject | None = None

@@ -81,7 +81,7 @@ class Previous:
     at: float | None
     number: int = 1
     is_yours: bool = False
-    """Whether the reader's login decided about it."""
+    """Whether the person with the reader's login decided the previous round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ class Trail:
     hash: str | None = None
     undone_at: tuple[float, ...] = ()
     actor: str | None = None
-    """Who decided or withdrew, as the audit trail names them; None if it has no such row, or for whoever asked."""
+    """The actor in the audit row of the decision or cancellation; None without one, or if it was the asker."""
     is_askers: bool = False
-    """Whether whoever asked withdrew it."""
+    """Whether the asker itself (the caller or the agent) cancelled the case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ class CaseLinks:
         return case
 
     async def are_revoked(self, case_id: str) -> bool:
-        """Whether an operator has revoked links of a case. An older link then leads to no new one."""
+        """Whether links of a case were revoked. Then no other link may be exchanged for a new link to it."""
         return await self._engine.read(partial(case_store.has_revoked, case_id))
 
     async def revoke(self, case: Case, by: str) -> int:

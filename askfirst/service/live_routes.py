@@ -185,7 +185,7 @@ async def next_round(case_id: str, service: OpenService, request: Request, token
 
 @router.get("/review/{case_id}/previous", response_model=None, include_in_schema=False)
 async def preceding(case_id: str, service: OpenService, request: Request, token: str = "") -> Response:
-    """Redirect a person with a case's link to the round before it, with a new link for that round."""
+    """Redirect a person with a case's link to the previous round of the case, with a new link for that round."""
     visit = visit_of(service, request, token)
     try:
         case = await case_with_token(service, case_id, token)
@@ -197,7 +197,7 @@ async def preceding(case_id: str, service: OpenService, request: Request, token:
 async def _to_round(
     service: Service, case: Case, other_id: str | None, visit: Visit, request: Request
 ) -> Response:
-    """Redirect to another round of a case, with a new link; to the case itself if there is none."""
+    """Redirect to another round of a case with a new link, or to the case itself if there is no such round."""
     if other_id in (None, case.case_id) or not is_navigation(request.headers):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     await service.quotas.spending.post(visit.token)

@@ -77,8 +77,10 @@ async def decision_for(
 
 
 async def asker_name(engine: Engine, case: Case) -> str | None:
-    """The name of the API key that opened a case. Of a request that does not name its agents, as those of earlier
-    versions: the agent of its thread."""
+    """The name of the API key that opened a case, or the agent of the thread of an agent's request.
+
+    The second is for requests of earlier versions, which do not name their agents. None if the asker is named.
+    """
     if case.key_id is not None:
         return await engine.read(partial(outcomes.key_name, case.key_id))
     if case.thread_id is None or (case.request is not None and case.request.agents):
@@ -270,7 +272,7 @@ def _waiting_call(messages: Sequence[Message]) -> str | None:
 
 
 def _steps(messages: Sequence[Message], call_id: str | None) -> tuple[Step, ...]:
-    """The steps before the last call of an id, which may have been used before; before now, without one."""
+    """The steps before the latest call with an id, which may be used again; without an id, all steps so far."""
     found: list[Step] = []
     asking = next((it for it in reversed(messages) if _has_call(it, call_id)), None)
     for message in messages:

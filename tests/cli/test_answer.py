@@ -141,7 +141,7 @@ def test_an_id_stands_for_one_round_and_no_other(shell: Shell) -> None:
     (seen,) = [json.loads(line)["id"] for line in shell.here("pending", "--json").splitlines()]
     printed = shell.printed("call-1")
     shell.ask(call("pay", amount=1_000_000), "call-1")
-    assert "nothing that is open has the id" in shell.here("answer", seen, "--approve", code=4)
+    assert "is superseded already; nothing was changed" in shell.here("answer", seen, "--approve", code=4)
     assert "is superseded already; nothing was changed" in shell.here("answer", printed, "--approve", code=4)
     said = shell.here("answer", "call-1", "--approve", code=4)
     assert shell.request("call-1").status == "pending"
@@ -196,7 +196,7 @@ def test_too_late_is_too_late(shell: Shell) -> None:
     deadline = shell.case(case_id).expires_at
     while time.time() <= deadline:
         time.sleep(0.05)
-    assert "is up" in shell.here("answer", case_id, "--set", "name=x", code=4)
+    assert "has passed" in shell.here("answer", case_id, "--set", "name=x", code=4)
 
 
 # Every kind.

@@ -44,7 +44,7 @@ _LONGEST_UNDO = 4_000
 _MOST_AGENTS = 8
 _LONGEST_LINE = 76
 _MOST_COLUMNS = 4
-"""More characters of code, or columns of a table, take more than the page's column of 44 rem."""
+"""The most characters in a line of code, and columns of a table, that fit into the page's column of 44 rem."""
 _MOST_LINKS = 10
 _MOST_CHIPS = 8
 _MOST_REASONS = 20
@@ -187,7 +187,7 @@ class Decision:
     hidden: int
     """How many hidden characters the rows have."""
     foreign: int
-    """How often a word of the rows has letters of another script, which may look like its own."""
+    """How many marks the rows have for letters of another script, which may look like those of their word."""
     unopened: tuple[Unopened, ...]
     """The parts of the case that the page does not show."""
     asker: Asker
@@ -223,7 +223,7 @@ class Decision:
 
     @property
     def is_broad(self) -> bool:
-        """Whether a line of code or a table takes more than the column of the page."""
+        """Whether a line of code or a table is wider than the page's column."""
         lines = (line for row in self.rows if row.lines for line in row.lines.lines)
         columns = max((len(row.table.columns) for row in self.rows if row.table), default=0)
         return columns > _MOST_COLUMNS or any(len(line.text) > _LONGEST_LINE for line in lines)

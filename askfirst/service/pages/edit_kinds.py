@@ -196,7 +196,7 @@ def is_tree(value: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, and every name: each field within has the names that lead to it."""
+    """Every string in a value, and every name on the way to it, because each field of a tree has these names."""
     if isinstance(value, str):
         yield value
     for name, inner in children(value):
@@ -309,9 +309,9 @@ def _items(original: list[Any], text: str) -> list[Any]:
 
 
 def json_in(text: str) -> Any:
-    """The value that a JSON text says; raises ``ValueError``, also for numbers such as 1e400, which JSON cannot hold.
+    """The value of a JSON text; raises ``ValueError`` for invalid JSON.
 
-    Python would read those as infinity.
+    Also for numbers such as 1e400, which Python would read as infinity.
     """
     value = from_json(text, allow_inf_nan=False)
     waiting = [value]

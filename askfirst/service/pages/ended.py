@@ -96,7 +96,7 @@ def _asks_again(case: Case, standing: CaseState) -> bool:
 
 
 def is_declined(case: Case) -> bool:
-    """Whether a person said that they cannot answer, or chose none; also while that is held."""
+    """Whether a person declined the case (cannot answer, or none of these), also while that is held."""
     return case.declined_by is not None or data_of(case).get("declined") is True
 
 

@@ -111,13 +111,15 @@ def chosen_of(value: Any) -> list[str]:
 
 
 def drafted_mark(case: Case) -> str:
-    """A digest of the draft as this reader sees it. A page with one step of several posts it again: what stands in
-    the other steps is then what the person saw there."""
+    """A digest of the draft as this reader sees it.
+
+    A page with one of several steps posts the digest, so that the server knows whether the other steps have changed.
+    """
     return "" if not case.draft else hashlib.sha256(to_json(case.draft)).hexdigest()[:32]
 
 
 def is_unseen(case: Case, drafted: str | None) -> bool:
-    """Whether another browser has filled in other steps of a form since the page with this `drafted_mark`."""
+    """Whether another browser has changed the draft since the page with this `drafted_mark` was made."""
     if case.form is None or drafted is None or not case.is_others_draft or drafted == drafted_mark(case):
         return False
     return paged(case.form).steps is not None
