@@ -200,6 +200,13 @@ class CaseLinks:
             raise LinkExpired(case_id)
         return case
 
+    async def days_left(self, case: Case, token: str) -> float:
+        """For how many days a link to a case is still valid; 0 for none that is."""
+        stored = await self._engine.read(partial(case_store.token_of_scope, case.case_id, "review"))
+        usual = self.terms.link_end(to_milliseconds(case.created_at))
+        ends = [it.expires_at or usual for it in stored if token_matches(token, "review", it.token_hash)]
+        return max((end - self._now() for end in ends), default=0) / DAY
+
     async def are_revoked(self, case_id: str) -> bool:
         """Whether links of a case were revoked. Then no other link may be exchanged for a new link to it."""
         return await self._engine.read(partial(case_store.has_revoked, case_id))

@@ -204,7 +204,10 @@ async def _to_round(
     if await service.cases.links.are_revoked(str(other_id)):
         return await no_page(service, CaseNotFound(str(other_id)), visit)
     try:
-        fresh = await service.cases.issue(str(other_id), by=REVIEWER)
+        days = await service.cases.links.days_left(
+            case, visit.token
+        )  # else two rounds would renew each other's
+        fresh = await service.cases.issue(str(other_id), by=REVIEWER, days=days)
     except CaseNotFound:  # purged
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     asked = visit.reader.asked_language

@@ -262,6 +262,24 @@ async def test_a_later_rounds_link_brings_no_revoked_link_back(served: Served) -
 
 
 @pytest.mark.attack("P4", "links that were revoked")
+async def test_two_rounds_do_not_renew_each_others_links(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with serving(f"sqlite:///{tmp_path}/cases.db", clock=clock, link_days=1) as served:
+        agent = await served.agent()
+        first = await agent.open(timeout="30d")
+        second = await agent.open(timeout="30d", previous_case_id=first.case_id)
+        clock.turn(0.9 * 86_400)
+        leads = f"/review/{second.case_id}/previous?token={second.token}"
+        for step in ("/next?", "/previous?", "?"):
+            answer = await served.http.get(leads, headers=BROWSER)
+            assert answer.status_code == 303
+            leads = answer.headers["location"].replace("?", step)
+        assert (await served.http.get(leads, headers=BROWSER)).status_code == 200
+        clock.turn(0.2 * 86_400)
+        assert (await served.http.get(leads, headers=BROWSER)).status_code == 410
+
+
+@pytest.mark.attack("P4", "links that were revoked")
 @pytest.mark.parametrize("by_cookie", [True, False])
 async def test_an_open_page_hears_nothing_more_of_a_case_whose_links_were_revoked(
     served: Served, by_cookie: bool
