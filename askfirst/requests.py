@@ -70,7 +70,7 @@ class _Payload(Frozen):
     """
 
     written_by: ClassVar[Literal["agent", "side"]] = "side"
-    """Who wrote the request's words: the model (``"agent"``), or our side's program (``"side"``)."""
+    """Who wrote the request's words: the model (``"agent"``), or the program around it (``"side"``)."""
 
     @property
     @abstractmethod
@@ -101,7 +101,7 @@ class _Payload(Frozen):
 
     @property
     def shown_digest(self) -> str | None:
-        """The digest of what a person is shown; see `shown_digest`."""
+        """The digest of what a person is shown: of the call that it is about, else of the question's own words."""
         call = self.call
         return _words_digest(self) if call is None else call_digest(call.tool_name, call.args)
 
@@ -507,16 +507,6 @@ def with_seal(request: HitlRequest, seal: str | None) -> HitlRequest:
     """The same request with this seal, if it is about a call."""
     payload = request.payload if seal is None else request.payload.sealed(seal)
     return request if payload is request.payload else request.model_copy(update={"payload": payload})
-
-
-def asked_call(payload: HitlPayload) -> AskedCall | None:
-    """The call that is to be approved, or that is in doubt; None for other questions."""
-    return payload.call
-
-
-def shown_digest(payload: HitlPayload) -> str | None:
-    """The digest of what a person is shown: of the call that it is about, else of the question's own words."""
-    return payload.shown_digest
 
 
 def _words_digest(payload: _Payload) -> str:

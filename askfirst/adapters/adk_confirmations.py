@@ -22,7 +22,7 @@ class Confirmation(NamedTuple):
 
 
 def open_confirmations(events: Sequence[Any]) -> list[Confirmation]:
-    """The gate's confirmations that ADK still lets people answer: no result of their call has followed an answer."""
+    """The gate's confirmations that ADK still accepts answers to: no result of the call has followed an answer."""
     found: dict[str, Confirmation] = {}
     answered: set[str] = set()
     for event in events:

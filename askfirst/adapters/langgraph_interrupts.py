@@ -93,8 +93,7 @@ class InterruptRelay:
         return found
 
     async def _answer(self, thread: str, interrupts: Sequence[Interrupt[Any]]) -> dict[str, Any] | None:
-        """The resume value of the first interrupt whose parts are all answered, by its id; None if there is no such
-        one."""
+        """The resume value of the first interrupt whose parts are all answered, by its id; None if there is none."""
         for interrupt, asked in _foreign_interrupts(interrupts):
             said = [
                 await self._part_answer(self.gate, thread, interrupt, asked, place)

@@ -28,7 +28,7 @@ _PER_MESSAGE = 1500  # bytes of a decoded message besides its text
 @dataclass(frozen=True, slots=True)
 class CachedTranscript:
     """The cached beginning of a transcript: the messages before the last assistant message. All calls in them have
-    results, so they cannot change any more.
+    results.
     """
 
     created_at: int

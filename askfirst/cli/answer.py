@@ -210,7 +210,9 @@ def answer(
     chosen: tuple[str, ...],
     by: str | None,
 ) -> None:
-    """Answer the open request or case ID. askfirst show says which answers it takes.
+    """Answer the open request or case ID.
+
+    askfirst show ID says which answers it takes.
 
     \b
     confirm, confirmation  --approve or --deny
@@ -241,9 +243,9 @@ def answer(
 )
 @by_option
 def cancel(id: str, reason: str, by: str | None) -> None:
-    """Cancel the open request or case ID: it is settled without an answer.
+    """Cancel the open request or case ID.
 
-    Exits with 4 if it is no longer open.
+    It is settled without an answer. Exits with 4 if it is no longer open.
     """
 
     say(cancel_item(id, reason, by))

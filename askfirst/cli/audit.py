@@ -26,7 +26,10 @@ NOT_WHOLE = 3
 
 @click.group()
 def audit() -> None:
-    """The record of every act on a request, a case, a grant or a key."""
+    """The audit trail: one row for every act.
+
+    That is every act on a request, a case, a grant or a key.
+    """
 
 
 @audit.command()

@@ -61,10 +61,10 @@ async def _retry(thread_id: str, checkpointer: SqlCheckpointer) -> Continuation:
 )
 @click.pass_context
 def continuations(context: click.Context, with_done: bool, limit: int, is_json: bool) -> None:
-    """List the threads whose requests were settled and that were not resumed yet, latest first.
+    """List the threads that have to be resumed, latest first.
 
-    A thread is listed if it names a resumer: Agent(resumer=...). Workers resume the threads: see askfirst
-    worker.
+    Each has a settled request, and was not resumed since. A thread is listed if it names a resumer:
+    Agent(resumer=...). Workers resume the threads: see askfirst worker.
     """
     if context.invoked_subcommand is not None:
         return
@@ -76,7 +76,7 @@ def continuations(context: click.Context, with_done: bool, limit: int, is_json: 
         else:
             say(f"{known.thread_id}  {known.resumer}  {in_words(known, now)}")
     if not found and not is_json:
-        say("Nothing waits to go on.")
+        say("No thread has to be resumed.")
 
 
 @continuations.command()

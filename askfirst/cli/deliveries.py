@@ -84,7 +84,9 @@ async def _retry(delivery_id: str, checkpointer: SqlCheckpointer) -> DeliveryRow
 )
 @click.pass_context
 def deliveries(context: click.Context, every: bool, case_id: str | None, limit: int, is_json: bool) -> None:
-    """List the messages to people that failed, or that no process sends.
+    """List the messages to people that were not sent.
+
+    They failed, or no process sends them.
 
     askfirst serve sends messages, retries those that failed while the case is open, and updates them when
     the case is decided.

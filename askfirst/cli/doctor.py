@@ -215,7 +215,7 @@ def _encryption(environ: Mapping[str, str]) -> Finding:
         return Finding("configured", KEY_VARIABLE, "wrong", str(error).removeprefix(f"{KEY_VARIABLE} "))
     if keys is None:
         return Finding(
-            "configured", KEY_VARIABLE, "note", "is not set: what the database keeps is in the clear"
+            "configured", KEY_VARIABLE, "note", "is not set: the content of the database is not encrypted"
         )
     if (path := environ.get(FILE_VARIABLE)) and readable_by_others(path):
         detail = (
@@ -255,7 +255,9 @@ def _base_url(environ: Mapping[str, str]) -> Finding:
 
 def _mail(url: str | None) -> Finding:
     if not url:
-        detail = "is not set: the service sends no codes by e-mail, so people cannot approve what is critical"
+        detail = (
+            "is not set: the service sends no codes by e-mail, so nobody can approve what has critical risk"
+        )
         return Finding("configured", SMTP_VARIABLE, "note", detail)
     try:
         Mailer(url)
@@ -500,11 +502,11 @@ def _print(findings: Sequence[Finding], wrong: int) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one object of JSON.")
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Check what is installed and configured, whether the database and the service can be reached, and what is
-    overdue.
+    """Check the installation, and list what is overdue.
 
-    It changes nothing: it neither creates nor migrates a database. If ASKFIRST_BASE_URL is set, or base_url in the
-    configuration, it asks the service there whether it is ready. "-" marks a note, not a fault.
+    It checks what is installed and configured, and whether the database and the service can be reached. It
+    changes nothing: it neither creates nor migrates a database. If ASKFIRST_BASE_URL is set, or base_url in
+    the configuration, it asks the service there whether it is ready. "-" marks a note, not a fault.
 
     \b
     The JSON has is_well, and findings with group, name, state (ok, note or

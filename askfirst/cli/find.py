@@ -245,7 +245,7 @@ async def only_open(checkpointer: SqlCheckpointer) -> Item:
         async for item in items:
             if found is not None:
                 raise Ambiguous(
-                    "Several things wait for a person: name one of those that askfirst pending prints."
+                    "Several requests wait for a person: name one of those that askfirst pending prints."
                 )
             found = item
     if found is None:

@@ -95,7 +95,9 @@ def gate(
     base_url: str | None,
     answering_links: bool,
 ) -> None:
-    """Run a gate before an MCP server: each call of its tools is allowed, denied, or put to a person first.
+    """Run a gate before an MCP server.
+
+    Each call of its tools is allowed, denied, or put to a person first.
 
     \b
     askfirst gate --policy policy.yaml -- npx some-server

@@ -70,7 +70,7 @@ def _cwd(event: dict[str, Any]) -> str | None:
 def hook(
     policy: str | None, tools: tuple[str, ...], wait: float, pending: str, timeout: str | None, resumer: str
 ) -> None:
-    """Answer one event of Claude Code, which is on standard input.
+    """Answer one event of Claude Code, read from standard input.
 
     PreToolUse is answered with allow, deny, ask or defer; PostToolUse and PostToolUseFailure record how the call
     ended. Name this command in Claude Code's settings for all three. Exit code 0: the answer is on standard output.

@@ -63,13 +63,13 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
     "--revoke", is_flag=True, help="Revoke all links and submit tokens of ID, and make no new link."
 )
 def link(id: str | None, base_url: str, days: float, revoke: bool) -> None:
-    """Print a new link to the page where ID can be answered, or revoke all its links.
+    """Print a new link to the page of ID, or revoke its links.
 
-    ID is an id that askfirst pending prints. It can be left out if only one request is open. Anyone who has
-    the link may answer, so give it only to the person who is to decide. Only hashes of links are stored, so
-    an earlier link cannot be shown again. This command makes one more; earlier links stay valid until they
-    expire. When the case has ended, its links show the outcome. The audit trail records who made a link and
-    who revoked links.
+    The request or case ID can be answered on this page. ID is an id that askfirst pending prints. It can be
+    left out if only one request is open. Anyone who has the link may answer, so give it only to the person
+    who is to decide. Only hashes of links are stored, so an earlier link cannot be shown again. This
+    command makes one more; earlier links stay valid until they expire. When the case has ended, its links
+    show the outcome. The audit trail records who made a link and who revoked links.
 
     The page exists while a service runs on this database: askfirst serve, or your own application; give its
     address as --base-url.

@@ -23,11 +23,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except AskfirstError as error:
         _fail(error)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "askfirst":
+        if not _is_of_an_extra(error):
             raise
         _fail(MissingExtra("the askfirst command", "service"))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _is_of_an_extra(error: ModuleNotFoundError) -> bool:
+    return error.name is not None and error.name.partition(".")[0] != "askfirst"
 
 
 def _hook(arguments: Sequence[str]) -> int:
@@ -35,6 +39,8 @@ def _hook(arguments: Sequence[str]) -> int:
     try:
         return BLOCKED if _run(arguments) else 0
     except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, ModuleNotFoundError) and _is_of_an_extra(error):
+            error = MissingExtra("askfirst hook", "mcp")
         sys.stderr.write(f"Error: the gate could not be asked, so the call is blocked: {shown(str(error))}\n")
         return BLOCKED
 

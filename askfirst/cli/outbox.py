@@ -68,13 +68,13 @@ async def _post(
 )
 @click.option("--once", is_flag=True, help="Post what is due now, and exit.")
 def outbox(url: str, resumers: str | None, secret_file: Path | None, take_within: float, once: bool) -> None:
-    """Post a signed webhook for each thread that has to be resumed, for a task queue or workflow engine.
+    """Post a signed webhook for each thread to be resumed.
 
-    A webhook is a CloudEvent (JSON), signed as in Standard Webhooks with a secret that begins with whsec_.
-    A 2xx response accepts it. After any other response it is posted again, with growing pauses. The
-    receiver calls askfirst.workers.run_continuation, which takes the thread under a lease and records how
-    that ended, so a webhook that comes twice does no harm. After SIGTERM or Ctrl-C the command finishes
-    what is under way.
+    It is for a task queue or a workflow engine. A webhook is a CloudEvent (JSON), signed as in Standard
+    Webhooks with a secret that begins with whsec_. A 2xx response accepts it. After any other response it
+    is posted again, with growing pauses. The receiver calls askfirst.workers.run_continuation, which takes
+    the thread under a lease and records how that ended, so a webhook that comes twice does no harm. After
+    SIGTERM or Ctrl-C the command finishes what is under way.
     """
     names = None if resumers is None else [name.strip() for name in resumers.split(",") if name.strip()]
     made = partial(Outbox, url=url, secret=_secret(secret_file), resumers=names, take_seconds=take_within)

@@ -237,13 +237,14 @@ def cut(text: str, most: int) -> str:
     "--watch", is_flag=True, help="Run until Ctrl-C, and show requests as they are opened and settled."
 )
 def pending(as_json: bool, watch: bool) -> None:
-    """List open requests of agents and open cases of other services, the next deadline first.
+    """List open requests and cases, the next deadline first.
 
-    ID is what askfirst show, answer, link and cancel take. It is random, and stands for the request as it
-    is now: if it is asked again, it gets another ID. DUE is how long it can still be answered ("-": no limit;
-    "late": its deadline has passed, but no process has recorded that yet); below ten minutes the line is red in a
-    terminal. RISK is low, normal, high or critical. FROM is the agent, or the name of the API key. WHAT is what to
-    do (approve, choose, answer, confirm or decide), and the beginning of the question.
+    A request is an agent's, a case another program's. ID is what askfirst show, answer, link and cancel
+    take. It is random, and stands for the request as it is now: if it is asked again, it gets another ID.
+    DUE is how long it can still be answered ("-": no limit; "late": its deadline has passed, but no process
+    has recorded that yet); below ten minutes the line is red in a terminal. RISK is low, normal, high or
+    critical. FROM is the agent, or the name of the API key. WHAT is what to do (approve, choose, answer,
+    confirm or decide), and the beginning of the question.
 
     \b
     Each line of JSON, oldest first, has id, is_open, source (agent or service),

@@ -22,7 +22,7 @@ _FIELDS = ("tool", "args", "toolset", "principal")
 
 @click.group()
 def policy() -> None:
-    """The rules by which calls are allowed, denied or asked about.
+    """The rules that allow or deny a call, or ask a person.
 
     Where a command takes a policy, it takes a file of rules (.yaml, .toml or .json) or the name of a policy that
     Askfirst ships: coding-agent.

@@ -340,13 +340,13 @@ def greet(base_url: str, waiting: int, *, can_mail: bool = True) -> None:
         return
     say(f"Askfirst is reached at {base_url}. Ctrl-C stops it; the log follows.")
     if waiting:
-        things = "1 thing waits" if waiting == 1 else f"{waiting} things wait"
-        say(f"{things} for a person: askfirst pending lists them, askfirst link ID prints a link to one.")
+        requests = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
+        say(f"{requests} for a person. askfirst pending lists what waits, askfirst link ID prints a link.")
     else:
         say("Nothing waits for a person.")
     if not can_mail:
         say(
-            f"{SMTP_VARIABLE} is not set: no codes go out by e-mail, so people cannot approve what is critical."
+            f"{SMTP_VARIABLE} is not set: no codes are sent by e-mail, so nobody can approve what has critical risk."
         )
 
 

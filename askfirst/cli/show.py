@@ -228,7 +228,7 @@ def _texts(given: Any) -> dict[str, str]:
 @click.option("--json", "as_json", is_flag=True, help="Print one object of JSON.")
 @click.option("--raw", is_flag=True, help="Print values as exact JSON, without labels' formats.")
 def show(id: str, as_json: bool, raw: bool) -> None:
-    """Show the request or case ID as a whole, and how to answer it.
+    """Show the whole request or case ID, and how to answer it.
 
     ID is an id that askfirst pending prints, or the whole id of a case. An agent's request can also be
     shown, but not answered, by THREAD/QUESTION. What has ended is shown with the decision and its outcome. A

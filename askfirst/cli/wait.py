@@ -218,7 +218,7 @@ def wait(
     deliveries: tuple[str, ...],
     min_poll_interval: float | None,
 ) -> None:
-    """Call a service and, if it asks for a person, wait for the person's answer.
+    """Call a service; if it asks a person, wait for the answer.
 
     The service is any that implements HITL Protocol: it answers HTTP 202 with a link to a review page. The
     link is delivered to the person. Standard output gets the result as one object of JSON, and nothing

@@ -85,7 +85,8 @@ def is_decline(case: Case, action: str) -> bool:
 
 def declining(note: str | None) -> dict[str, Any]:
     """The result of a case that a person declines by cancelling it."""
-    return {"action": DECLINE, "data": {"declined": True, **({"reason": note} if note else {})}}
+    reason = {} if not note else {"reason": note[: limits.REASON_CHARACTERS]}
+    return {"action": DECLINE, "data": {"declined": True, **reason}}
 
 
 def reason_of_decline(data: Mapping[str, Any]) -> str:

@@ -128,7 +128,7 @@ class Case:
     lost: Lost | None = None
     """The last held decision that did not count."""
     undone_with: str | None = None
-    """The digest of the nonce of the form whose decision was undone. The same form posted again does not count."""
+    """The digests of the nonces of the forms whose decisions were undone, the latest first, separated by blanks."""
     answered_with: str | None = None
     """The digest of the nonce of the form that brought the answer."""
     answered_in: str | None = None
@@ -148,6 +148,15 @@ class Case:
     def is_final(self) -> bool:
         """Whether the case is completed, expired or cancelled."""
         return is_final(self.status)
+
+    def has_had(self, nonce: str) -> bool:
+        """Whether the form with this nonce has brought a decision: one that is held, that counts, or was undone."""
+        held = None if self.held is None else self.held.nonce
+        return nonce in (held, self.answered_with) or self.has_undone(nonce)
+
+    def has_undone(self, nonce: str | None) -> bool:
+        """Whether the decision of the form with this nonce was undone. It does not count when it comes again."""
+        return nonce is not None and nonce in (self.undone_with or "").split()
 
     @property
     def never_expires(self) -> bool:

@@ -112,7 +112,7 @@ class EmailCodes:
         If the answer's ``data`` changes arguments, the mail says so, and the code counts for these arguments alone.
         ``requested_from`` is the client's network address. Raises `OverBudget` before the costly hash is computed.
         """
-        changed = changed_digest(data)
+        changed = changed_digest(case, data)
         address = (case.verify_email or ())[place]
         code, salt, now = (
             f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}",
@@ -125,7 +125,7 @@ class EmailCodes:
             domain=self._domain,
             minutes=CODE_MINUTES,
             sentence=_in_one_line(contents_of(case, self._domain, language=self._language).said),
-            changes=_changes(case, edited_args(data)),
+            changes=_changes(case, edited_args(case, data)),
         )
         host = urlsplit(f"//{self._domain}").hostname or "localhost"
         mail = self._mailer.compose_mail(address, f"Your code for {self._domain}", text, domain=host)
@@ -159,10 +159,10 @@ class EmailCodes:
     ) -> str:
         """Use up a code for an answer's ``data``, and return the address that the code was sent to.
 
-        Raises `EmailCodeRefused`, also for a code that was sent for other changes of the arguments. Raises
+        Raises `EmailCodeRefused`, also for a code that was sent for other changes of the arguments; raises
         `OverBudget` if too many codes were tried, before the costly hash is computed.
         """
-        code, changed = read_code(case, entered), changed_digest(data)
+        code, changed = read_code(case, entered), changed_digest(case, data)
         await self._spending.code_try(case, tried_from)
         try_codes = partial(case_access.try_codes, case.case_id, self._now(), MOST_TRIES)
         known = await finish(self._cases.engine.write(try_codes))

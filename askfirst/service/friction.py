@@ -67,19 +67,18 @@ def confirm_value(case: Case, action: str, data: Mapping[str, Any] | None) -> st
     return _digest({"case": case.case_id, "digest": case.digest, "action": action, "data": said})
 
 
-def changed_digest(data: Mapping[str, Any] | None) -> str:
+def changed_digest(case: Case, data: Mapping[str, Any] | None) -> str:
     """The digest of the arguments that an answer brings in place of those that were shown; empty without any.
 
     A code by e-mail counts for these arguments only: its mail says what they are.
     """
-    edited = edited_args(data)
+    edited = edited_args(case, data)
     return "" if edited is None else _digest(edited)
 
 
-def edited_args(data: Mapping[str, Any] | None) -> Any:
+def edited_args(case: Case, data: Mapping[str, Any] | None) -> Any:
     """The arguments that an answer brings in place of those that were shown; None without any."""
-    said = data or {}
-    return said.get("edits", said.get("modified_params"))
+    return (data or {}).get("modified_params" if case.type == "escalation" else "edits")
 
 
 def _digest(value: Any) -> str:

@@ -35,7 +35,7 @@ _BUTTONS: Mapping[str, tuple[Button, ...]] = {
 _DECISIONS = {
     "approve": "Approved",
     "reject": "Rejected",
-    "edit": "Sent back with changes",
+    "edit": "Another try was asked for",
     "confirm": "Confirmed",
     "cancel": "Not confirmed",
     "select": "Chosen",
@@ -197,14 +197,16 @@ def ended_of(case: Case, ran: str | None = None) -> Ended:
         return Ended(case.case_id, "expired", f"Nobody decided in time: {told}")
     if case.status == "cancelled" and case.declined_by is not None:
         by, said = decided_by(case), given_reason(case)
-        text = f"Nobody answers this: {'declined' if by is None else f'{by} declined'}"
+        text = "Declined" if by is None else f"Declined by {by}"
         return Ended(case.case_id, "cancelled", f"{text}: {said}" if said else f"{text}.")
     if case.status == "cancelled":
         why = f": {case.reason}" if case.reason else "."
         return Ended(case.case_id, "cancelled", f"Nothing is left to decide, it was withdrawn{why}")
     action = _text((case.result or {}).get("action")) or ""
     by = decided_by(case)
-    done = _DECISIONS.get(action, "Decided")
+    result: dict[str, Any] = dict(case.result or {})
+    edited = action == "edit" and "edits" in (result.get("data") or {})
+    done = "Approved with changes" if edited else _DECISIONS.get(action, "Decided")
     more = "" if case.next_case_id is None else " Another round follows."
     text = f"{done} by {by}.{more}" if by else f"{done}.{more}"
     return Ended(case.case_id, "completed", text, action, by, ran)

@@ -227,7 +227,7 @@ async def _messages(engine: Engine, thread_id: str) -> list[Message]:
     read: list[Message] = []
     for body in await engine.read(partial(outcomes.latest_messages, thread_id, _READ)):
         try:
-            read.append(decode(body))
+            read.append(await run_by_size(len(body), decode, body))
         except InvalidMessage:  # written by a newer version: leave it out
             continue
     return read
@@ -363,12 +363,12 @@ def _is_of(login: JsonObject | None, known: JsonObject) -> bool:
 
 async def _round_number(cases: Cases, case: Case, most: int = 50) -> int:
     """Which try a case is, counted from 1, as far back as its earlier rounds can be read."""
-    number = 1
-    while case.previous_case_id is not None and number < most:
-        shown = await cases.engine.read(partial(case_store.shown, case.previous_case_id))
-        if shown is None:
+    number, previous = 1, case.previous_case_id
+    while previous is not None and number < most:
+        row = await cases.engine.read(partial(case_store.get, previous))
+        if row is None:
             break
-        case, number = case_of(*shown), number + 1
+        number, previous = number + 1, from_json(row.body).get("previous_case_id")
     return number
 
 

@@ -269,8 +269,7 @@ async def late_page(
 def is_repeated(case: Case, nonce: str) -> bool:
     """Whether a form with this nonce has already brought a decision: one that is held, that counts, or was undone."""
     digest = nonce_digest(nonce)
-    held = None if case.held is None else case.held.nonce
-    return digest is not None and digest in (held, case.answered_with, case.undone_with)
+    return digest is not None and case.has_had(digest)
 
 
 def nonce_digest(nonce: str) -> str | None:
@@ -441,7 +440,7 @@ async def _second_step(service: Service, case: Case, submission: Submission, sty
     action, data = submission.action, submission.data
     if case.is_final or not is_acting(case, action, data):
         return None
-    edited = edited_args(data)
+    edited = edited_args(case, data)
     args = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
     decision = opened_by(await decision_for(service, case, args=args, style=style), submission.reading)
     friction = decision.friction

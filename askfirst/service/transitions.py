@@ -40,6 +40,10 @@ MOST_DRAFTS = 10
 """How many progress events of a case are kept. The latest one contains everything that older ones had."""
 
 
+MOST_UNDONE = 20
+"""Of how many undone decisions the forms are remembered."""
+
+
 def opened(now: int) -> Decide:
     """A person has opened the page. No change if it was opened before, or if the case has ended."""
 
@@ -92,7 +96,7 @@ def answered(
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open_case(row, request, now)
-        if pressed.nonce is not None and pressed.nonce == case.undone_with:
+        if case.has_undone(pressed.nonce):
             return None
         return _answered(row, request, case, _Answer(now, result, who, write_id, pressed))
 
@@ -180,7 +184,7 @@ def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pre
             if pressed.nonce is not None and case.held.nonce == pressed.nonce:
                 return None
             raise CaseHeld(row.case_id)
-        if pressed.nonce is not None and pressed.nonce == case.undone_with:
+        if case.has_undone(pressed.nonce):
             return None
         if case.request is not None and not is_decline(case, action):
             answer_of(case.request, action, data)  # raises now, not only when the hold ends
@@ -210,7 +214,8 @@ def undone(now: int, mark: str, login: JsonObject | None = None) -> Decide:
         if not case.held.was_made_by(mark, login):
             raise CaseHeld(row.case_id)
         who = Respondent.from_dict(case.held.who)
-        free = replace(case, held=None, undone_with=case.held.nonce)
+        undone = [*([case.held.nonce] if case.held.nonce else []), *(case.undone_with or "").split()]
+        free = replace(case, held=None, undone_with=" ".join(undone[:MOST_UNDONE]) or None)
         act = entry(now, who.actor, "undone", case, {"action": case.held.action, **who.audit_details})
         return Change(changed_row(row, free), audit=(act,))
 

@@ -118,14 +118,7 @@ def take(
     for row in starmap(ContinuationRow, (yield DUE, {"now": now, "limit": 4 * limit})):
         if row.resumer not in resumers or len(taken) == limit:
             continue
-        mine = row._replace(
-            state="running",
-            due_at=until,
-            owner=owner,
-            attempts=row.attempts + 1,
-            updated_at=now,
-            write_id=write_id,
-        )
+        mine = _running(row, owner, now, until, write_id)
         if (yield SET, {**mine._asdict(), "seen": row.write_id}):
             taken.append(mine)
     return taken
@@ -142,7 +135,13 @@ def take_one(
     handed_over = row.state == "due" and row.owner is not None
     if row.resumer not in resumers or row.due_at is None or (row.due_at > now and not handed_over):
         return None
-    mine = row._replace(
+    mine = _running(row, owner, now, until, write_id)
+    return mine if (yield SET, {**mine._asdict(), "seen": row.write_id}) else None
+
+
+def _running(row: ContinuationRow, owner: str, now: int, until: int, write_id: int) -> ContinuationRow:
+    """A continuation that a worker takes: one more attempt, under a lease until ``until``."""
+    return row._replace(
         state="running",
         due_at=until,
         owner=owner,
@@ -150,7 +149,6 @@ def take_one(
         updated_at=now,
         write_id=write_id,
     )
-    return mine if (yield SET, {**mine._asdict(), "seen": row.write_id}) else None
 
 
 def hand_over(

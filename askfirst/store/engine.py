@@ -1,4 +1,7 @@
-"""What an engine is. `sqlite_engine`, `postgres_engine` and `mysql_engine` alone know dialects and drivers."""
+"""What an engine is. Only `sqlite_engine`, `postgres_engine` and `mysql_engine` know drivers.
+
+SQL that differs between dialects is in `statement`, `thread_state`, `inspect` and `former_name`.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _WHAT_YOU_SAW = """
 What you just saw: an agent wanted to pay, and its run stopped before the call.
 The request was in a database first, so a crash would have lost nothing.
 A person decided about the exact arguments, and the first answer counted."""
-_NEXT = "Next: askfirst serve, and docs/guide/guard.md for your own function."
+_NEXT = "Next: docs/guide/guard.md puts a function of your own behind a decision."
 WANTED = [Payment("A-1042", 4900)]
 """The payments that ``--auto`` expects at the end."""
 

@@ -108,7 +108,7 @@ def test_a_terminal_a_messenger_and_json_show_it(text: str) -> None:
     assert POINTED_OUT[text] in out.getvalue()
     notice = Notice("review", "case_1", text)
     assert asking_text(notice) == POINTED_OUT[text]
-    assert _apprise()._fitted(notice)[1] == POINTED_OUT[text]  # pyright: ignore[reportPrivateUsage]
+    assert _apprise()._within_limits(notice)[1] == POINTED_OUT[text]  # pyright: ignore[reportPrivateUsage]
     exact = exact_json({"to": text})
     assert json.loads(exact) == {"to": text}
     assert "\\u" in exact

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import tracemalloc
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from kit.hostile_scenes import hostile_scenes
+from kit.page_text import Page
 from kit.proof_badges import POLICY, Badges
 from kit.running_service import BROWSER, HandClock, Opened, Served, serving, until
 from kit.smtp_mailbox import mailbox
@@ -26,6 +30,8 @@ from askfirst.requests import ApproveRequest, HitlRequest
 from askfirst.service.case import Case
 from askfirst.service.embedding import review_link
 from askfirst.service.friction import is_acting
+from askfirst.service.pages import Reader, languages
+from askfirst.service.pages.language import Language
 from askfirst.service.pages.row import ALL, address_of
 from askfirst.service.pages.rows import marked_lines, rows_of
 from askfirst.service.person import Person
@@ -143,6 +149,43 @@ def test_the_host_in_bold_is_the_one_that_is_visited() -> None:
         assert (address.host, address.href) == ("evil.example", None)
 
 
+PSEUDO = Language(
+    "en", {key: f"\u27e6{it}\u27e7" for key, it in languages()["en"].sentences.items() if isinstance(it, str)}
+)
+"""A pseudo-locale, without the sentences that have a form for each number."""
+SPOKEN = [
+    *languages().values(),
+    replace(PSEUDO, sentences={**languages()["en"].sentences, **PSEUDO.sentences}),
+]
+PLACES = ["{title}", "{agent}", "{what}", "{name}", "{n}"]
+MARKUP = """</title></script><script>alert(1)</script><img src=x onerror=alert(1)>"' onload='x' \u202e"""
+
+
+ACTING = {"script", "img", "iframe", "style", "link", "meta", "title", "base", "form", "svg", "object"}
+
+
+def acting_in(html: str) -> Counter[str]:
+    """The elements of a page that could act, and the attributes that are scripts."""
+    elements = Page(html).elements
+    handlers = [name for it in elements for name in it.attrs if name.startswith("on")]
+    return Counter([it.tag for it in elements if it.tag in ACTING] + handlers)
+
+
+@pytest.mark.attack("P1", "values that lie on the page")
+@pytest.mark.parametrize("language", SPOKEN, ids=["en", "zh", "pseudo"])
+def test_nothing_in_a_sentence_of_ours_is_taken_for_a_place_or_for_markup(
+    language: Language, attacks_tried: Callable[[int], None]
+) -> None:
+    calm, places, markup = (hostile_scenes(text) for text in ("calm", f"calm {' '.join(PLACES)}", MARKUP))
+    reader = Reader(language)
+    for name, scene in calm.items():
+        usual = acting_in(scene.html(reader))
+        html = places[name].html(reader)
+        assert acting_in(markup[name].html(reader)) == acting_in(html) == usual, name
+        assert name == "out" or all(place in html for place in PLACES), name  # none was filled in
+    attacks_tried(2 * len(calm))
+
+
 @pytest.mark.attack("P2", "risk that is hidden from patterns")
 @pytest.mark.parametrize(
     "value", [["rm", "-rf", "/srv"], {"rm -rf /srv": True}, {"run": [{"argv": ["rm", "-rf", "/srv"]}]}]
@@ -181,7 +224,7 @@ async def test_who_may_not_decide_cannot_decline_either(tmp_path: Path) -> None:
             case = await agent.open(type_, context=context)
             assert (await case.form(decline="1")).status_code == 403
             assert (await case.poll())["status"] != "cancelled"
-    assert asked_about == ["submit", "select"]
+    assert asked_about == ["decline", "decline"]
 
 
 @pytest.mark.attack("P3", "decisions of others")
@@ -205,6 +248,17 @@ async def test_an_older_rounds_link_brings_no_revoked_link_back(served: Served) 
     await served.service.cases.revoke_links(second.case_id, by="operator")
     assert (await served.http.get(following, headers=BROWSER)).status_code == 404
     assert (await served.http.get(leads.headers["location"], headers=BROWSER)).status_code == 404
+
+
+@pytest.mark.attack("P4", "links that were revoked")
+async def test_a_later_rounds_link_brings_no_revoked_link_back(served: Served) -> None:
+    agent = await served.agent()
+    first = await agent.open()
+    second = await agent.open(previous_case_id=first.case_id)
+    before = f"/review/{second.case_id}/previous?token={second.token}"
+    assert (await served.http.get(before, headers=BROWSER)).status_code == 303
+    await served.service.cases.revoke_links(first.case_id, by="operator")
+    assert (await served.http.get(before, headers=BROWSER)).status_code == 404
 
 
 @pytest.mark.attack("P4", "links that were revoked")
@@ -293,6 +347,22 @@ async def test_another_step_that_somebody_else_filled_in_is_seen_before_it_is_se
     assert (await case.poll())["result"]["data"] == {"amount": "10", "note": "please"}
 
 
+@pytest.mark.attack("P6", "presses that come again")
+async def test_no_press_that_was_undone_counts_however_late_it_comes_again(tmp_path: Path) -> None:
+    async with (
+        SQLiteCheckpointer(tmp_path / "a.db") as store,
+        serving(store, hold_seconds=60) as served,
+    ):
+        page = await page_of(served, store, {"n": 1})
+        for nonce in ("first", "second", "third"):
+            await pressed(served, page, action="approve", nonce=nonce)
+            undone = await served.http.post(page.replace("?", "/undo?"), headers=FORM)
+            assert undone.status_code == 303
+        for nonce in ("first", "second", "third"):
+            assert (await pressed(served, page, action="approve", nonce=nonce)).status_code == 303
+            assert (await served.service.cases.get(case_id_of("t", "call-1", 1))).held is None
+
+
 # Codes.
 
 
@@ -329,7 +399,21 @@ async def test_a_code_counts_for_the_arguments_that_its_mail_shows(tmp_path: Pat
             "    to: Mallory",
         ]
         assert await _say(case, told, "retry", {"modified_params": {"cents": 99_999_999, "to": "Eve"}}) == 403
+        mallorys = {"modified_params": {"cents": 1, "to": "Mallory"}, "edits": changed["modified_params"]}
+        assert await _say(case, told, "retry", mallorys) == 403
         assert await _say(case, told, "retry", changed) == 200
+
+
+@pytest.mark.attack("P7", "codes by e-mail")
+async def test_a_program_has_a_code_sent_for_its_edits(tmp_path: Path) -> None:
+    async with mailbox() as box, serving(f"sqlite:///{tmp_path}/cases.db", smtp_url=box.url) as served:
+        case = await (await served.agent()).open(verify_email=MAIL, context={"to": "Ada"})
+        code = await _code_for(case, box)
+        assert await _say(case, code, "edit", {"edits": {"to": "Mallory"}}) == 403
+        told = await _code_for(case, box, action="edit", edits='{"to": "Eve"}')
+        assert "    to: Eve" in box.mails[-1].get_content()
+        assert await _say(case, told, "approve") == 403
+        assert await _say(case, told, "edit", {"edits": {"to": "Eve"}}) == 200
 
 
 # Secrets, and costs.
@@ -344,6 +428,16 @@ async def test_a_secret_that_came_too_late_is_not_shown(tmp_path: Path) -> None:
         late = await pressed(served, page, **edit)
         assert late.status_code == 409
         assert "N3W-S3CRET" not in late.text
+
+
+@pytest.mark.attack("P9", "requests that cost more than they should")
+async def test_a_long_reason_to_decline_is_not_kept_while_it_is_held(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/cases.db", hold_seconds=60) as served:
+        case = await (await served.agent()).open("input")
+        assert (await case.form(decline="1", decline_reason="x" * 1_000_000)).status_code == 303
+        held = (await served.service.cases.get(case.case_id)).held
+        assert held is not None
+        assert len(json.dumps(held.result)) < 3_000
 
 
 @pytest.mark.attack("P9", "requests that cost more than they should")

@@ -231,6 +231,17 @@ def test_without_the_extra_a_sentence_names_it(missing: str, empty_folder: Path)
     )
 
 
+def test_a_hook_without_its_extra_blocks_the_call_and_names_the_extra(empty_folder: Path) -> None:
+    hidden = "import sys; sys.modules['click'] = None; from askfirst.cli.main import main; main()"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", hidden, "hook"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "so the call is blocked: askfirst hook needs the 'mcp' extra: pip install 'askfirst[mcp]'" in (
+        done.stderr
+    )
+
+
 def test_the_command_has_its_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"askfirst": f"{main.__module__}:{main.__name__}"}

@@ -434,7 +434,7 @@ def test_the_bare_command_lists_what_waits_and_opens_what_is_chosen(shell: Shell
 
 
 @pytest.mark.parametrize(
-    ("waiting", "said"), [(0, "Nothing waits"), (1, "1 thing waits"), (2, "2 things wait")]
+    ("waiting", "said"), [(0, "Nothing waits"), (1, "1 request waits"), (2, "2 requests wait")]
 )
 def test_serve_says_in_a_terminal_where_it_is_and_what_waits(
     waiting: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -18,7 +18,7 @@ def test_a_terminal_is_told_what_cannot_be_approved_for_want_of_mail(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     greet("http://127.0.0.1:8000", 2, can_mail=can_mail)
     said = capsys.readouterr().out
-    assert "2 things wait for a person" in said
+    assert "2 requests wait for a person" in said
     assert (LACK in said) is not can_mail
 
 

@@ -52,12 +52,12 @@ def answered(shell: Shell, thread_id: str) -> None:
 
 
 def test_a_worker_does_what_is_due_and_ends(shell: Shell, tmp_path: Path) -> None:
-    assert shell("continuations") == "Nothing waits to go on.\n"
+    assert shell("continuations") == "No thread has to be resumed.\n"
     answered(shell, "t1")
     assert "t1  graph  answered" in shell("continuations")
     assert shell("worker", "app_of_worker:resumers", "--once") == "1 went on.\n"
     assert (tmp_path / "resumed").read_text() == "t1\n"
-    assert shell("continuations") == "Nothing waits to go on.\n"
+    assert shell("continuations") == "No thread has to be resumed.\n"
     assert "gone on" in shell("continuations", "--all")
 
 

@@ -20,7 +20,6 @@ from askfirst.requests import (
     ApproveRequest,
     EscalateAnswer,
     StoredRequest,
-    asked_call,
     plain_answer,
 )
 from askfirst.store import tables
@@ -175,7 +174,7 @@ def _unjustified(deed: Deed, record: _Record, truth: Truth) -> Iterator[str]:
 def _retries(call_id: str, record: _Record) -> Iterator[tuple[int, Any]]:
     """The attempts of a call that a person had repeated, each with the changed arguments, if any."""
     for it in record.requests:
-        about = asked_call(it.request.payload)
+        about = it.request.payload.call
         answer = it.answer
         if about is not None and about.tool_call_id == call_id and isinstance(answer, EscalateAnswer):
             details = getattr(it.request.payload, "details", None) or {}

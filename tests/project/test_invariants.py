@@ -1,5 +1,5 @@
-"""What names tests names those that exist: the table of invariants in tests/README.md, which has a row for each, and
-the files that conftest.py begins with."""
+"""What names tests names those that exist: tests/README.md, whose table has a row for each invariant, and the files
+that conftest.py begins with."""
 
 from __future__ import annotations
 
@@ -38,6 +38,13 @@ def test_every_row_names_tests_that_exist(title: str, tests: str) -> None:
         ]
         assert defined, path
         assert not name or name in defined, f"{path}::{name}"
+
+
+def test_every_test_file_that_the_page_names_exists() -> None:
+    there = [path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")]
+    named = set(re.findall(r"`((?:\w+/)*test_\w+\.py)(?:::\w+)?`", (TESTS / "README.md").read_text()))
+    assert len(named) > 50
+    assert [name for name in sorted(named) if not any(f"/{it}".endswith(f"/{name}") for it in there)] == []
 
 
 def test_the_files_that_come_first_exist() -> None:

@@ -462,7 +462,7 @@ async def test_mail_goes_over_an_encrypted_connection(
 
     monkeypatch.setattr("aiosmtplib.send", send)
     mailer = Mailer(url, in_clear=in_clear)
-    mail = mailer.written(MAIL, "Hello", "Hi.", domain="a.example")
+    mail = mailer.compose_mail(MAIL, "Hello", "Hi.", domain="a.example")
     assert mail is not None
     assert await mailer.send(mail, domain="a.example")
     assert seen.items() >= tls.items()
@@ -472,7 +472,7 @@ async def test_a_server_that_cannot_encrypt_gets_no_mail_and_no_password() -> No
     async with mailbox() as box:
         mailer = Mailer(box.url)
         mailer._in_clear = False  # pyright: ignore[reportPrivateUsage]
-        mail = mailer.written(MAIL, "Hello", "Hi.", domain="a.example")
+        mail = mailer.compose_mail(MAIL, "Hello", "Hi.", domain="a.example")
         assert mail is not None
         assert not await mailer.send(mail, domain="a.example")
         assert box.mails == []

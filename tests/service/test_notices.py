@@ -195,7 +195,26 @@ def test_where_the_page_is_needed_nothing_can_be_pressed() -> None:
             },
             "Rejected by x:7 (unverified).",
         ),
-        ({"status": "completed", "result": {"action": "edit", "data": {}}}, "Sent back with changes."),
+        (
+            {"status": "completed", "result": {"action": "edit", "data": {"feedback": "Less."}}},
+            "Another try was asked for.",
+        ),
+        (
+            {"status": "completed", "result": {"action": "edit", "data": {"edits": {"n": 2}}}},
+            "Approved with changes.",
+        ),
+        (
+            {
+                "status": "cancelled",
+                "reason": "the person cannot answer this: not mine",
+                "declined_by": {"name": "Ada"},
+            },
+            "Declined by Ada: not mine",
+        ),
+        (
+            {"status": "cancelled", "reason": "the person cannot answer this", "declined_by": {}},
+            "Declined.",
+        ),
     ],
 )
 def test_how_a_case_ended(changes: dict[str, Any], said: str) -> None:

@@ -259,7 +259,7 @@ def decision_of(
     reader's language writes values. ``view`` says which part of a long text, or of many rows, is shown. ``begun_at``
     is the time at which a call in doubt was begun.
     """
-    words = words_for(case, style.tag)
+    words = _with_error_as_code(case, words_for(case, style.tag))
     call = None if case.payload is None else case.payload.shown_call
     values: Mapping[str, Any] = _facts(case) if call is None else (call[1] if args is None else args)
     is_asked = args is None and case.type == "approval" and not case.is_final
@@ -415,6 +415,13 @@ def _sentence(case: Case, words: JsonObject, values: Mapping[str, Any], style: S
 def _unbroken(value: Html) -> Html:
     """A value that must not wrap at its hyphens, such as a host's name or an order's number."""
     return Html(f'<span class="keep">{value}</span>') if "-" in value and " " not in value else value
+
+
+def _with_error_as_code(case: Case, words: JsonObject) -> JsonObject:
+    """The words of an escalation by a service, in which the fact ``error`` is code unless it has a format."""
+    if case.type != "escalation" or case.payload is not None:
+        return words
+    return {**words, "formats": {"error": "code", **_texts(words.get("formats"))}}
 
 
 def _in_line(text: str) -> Html:

@@ -66,6 +66,7 @@ from askfirst.service.pages.form_parts import (
     standing_in,
 )
 from askfirst.service.pages.frame import (
+    Moment,
     Pill,
     asker_line,
     button_labels,
@@ -298,9 +299,7 @@ class _Page:
             else "skip",
             "asked": moment(case.created_at, language),
             "near": partial(time_near, now=self.now, language=language),
-            "begun": None
-            if decision.doubt is None or decision.doubt.begun_at is None
-            else moment(decision.doubt.begun_at, language),
+            "begun": self._begun(decision),
             "case_name": clipped(case.case_id),
             "thread_name": None if case.thread_id is None else clipped(case.thread_id),
             "previous_name": None if case.previous_case_id is None else clipped(case.previous_case_id),
@@ -320,6 +319,11 @@ class _Page:
             or [language.say(f"reject.{place}") for place in range(1, 5)],
             **button_labels(case, decision, language),
         }
+
+    def _begun(self, decision: Decision) -> Moment | None:
+        """When a call in doubt was begun; None for any other case."""
+        at = None if decision.doubt is None else decision.doubt.begun_at
+        return None if at is None else moment(at, self.language)
 
     def _ended_pill(self) -> Pill:
         case, standing = self.case, self.sight.standing

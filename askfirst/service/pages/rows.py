@@ -112,10 +112,11 @@ def rows_of(
             break
         rows.append(maker.row(place, names[place], values[names[place]]))
     total.rows = tuple(rows)
-    total.marked, total.lines = maker.marked, maker.line_count
+    risks = maker.risks
+    total.marked, total.lines = risks.marked, risks.line_count
     total.hidden, total.foreign = maker.hidden, maker.foreign
-    total.patterns = list(dict.fromkeys(maker.names))
-    total.risky = tuple(maker.risky)
+    total.patterns = list(risks.names)
+    total.risky = tuple(risks.first)
     unopened = [
         it for row in rows for it in (row.unopened, None if row.lines is None else row.lines.gap) if it
     ]
@@ -143,8 +144,46 @@ def _matches(value: Any, patterns: RiskPatterns) -> list[tuple[list[str], dict[i
     return []
 
 
+class _Risks:
+    """The lines of a case's values that match a risk pattern: counted over all values, shown or not."""
+
+    def __init__(self, patterns: RiskPatterns) -> None:
+        self._patterns = patterns
+        self._by_place: dict[int, dict[int, str]] = {}
+        self.places: set[int] = set()
+        """The places of the values with such a line."""
+        self.marked = self.line_count = 0
+        """Such lines, and all lines of the texts that have one."""
+        self.names: dict[str, None] = {}
+        self.first: list[CodeLine] = []
+
+    def judge(self, place: int, value: Any, *, is_secret: bool) -> None:
+        """Count the lines of a value. The first that match are kept, to be shown again, unless it is secret."""
+        for lines, found in _matches(value, self._patterns):
+            self.line_count += len(lines)
+            self.marked += len(found)
+            self.names |= dict.fromkeys(found.values())
+            self.places.add(place)
+            if not is_secret:
+                for at, why in islice(found.items(), _RISKY - len(self.first)):
+                    self.first.append(CodeLine(at + 1, clipped(lines[at], _CELL), risk=clipped(why, _CELL)))
+            if isinstance(value, str):
+                self._by_place[place] = found
+
+    def lines_of(self, place: int) -> Mapping[int, str]:
+        """The names of the patterns that match lines of a text, by the line's index; empty if there are none."""
+        return self._by_place.get(place, {})
+
+    def name_in(self, place: int, value: Any) -> str | None:
+        """The name of the pattern that matches a line of a value within the value at a place."""
+        if place not in self.places or not isinstance(value, str):
+            return None
+        found = self._patterns.marked(value.split("\n"))
+        return next(iter(found.values()), None)
+
+
 class _Maker:
-    """Makes rows within the size limit of a page, and counts what it finds."""
+    """Makes rows within the size limit of a page, and counts the hidden and the foreign characters in them."""
 
     def __init__(
         self,
@@ -154,23 +193,20 @@ class _Maker:
         view: View,
         room: int | None = None,
     ) -> None:
+        self.risks = _Risks(patterns)
         self._labels = _mapping(words.get("labels"))
         self._formats = _mapping(words.get("formats"))
         given = words.get("important")
         important = [str(it) for it in cast("list[Any]", given)] if isinstance(given, list) else []
         self._important = {name: place for place, name in reversed(list(enumerate(important)))}
-        self._patterns, self._style, self._view = patterns, style, view
+        self._style, self._view = style, view
         self._room = room or (_ROOM if replace(view, of="") == ALL else _CHUNK_ROOM)
-        self._risky: dict[int, dict[int, str]] = {}
-        self._matched: set[int] = set()
         self._grouped: Grouped | None = None
-        self.marked = self.line_count = self.hidden = self.foreign = 0
-        self.names: list[str] = []
-        self.risky: list[CodeLine] = []
+        self.hidden = self.foreign = 0
 
     def group(self, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Grouped:
         """Group the values by whether they are the defaults. Call `judge` for every value before."""
-        risky = {name for place, name in enumerate(values) if place in self._matched}
+        risky = {name for place, name in enumerate(values) if place in self.risks.places}
 
         def is_striking(name: str) -> bool:
             return name in risky or any(map(has_hidden, [name, *_texts(values[name])]))
@@ -192,24 +228,13 @@ class _Maker:
         return self._room > 0
 
     def judge(self, place: int, name: str, value: Any) -> None:
-        """Count the lines that match a risk pattern, and all lines of the texts with one; keep the first of these."""
-        for lines, found in _matches(value, self._patterns):
-            self.line_count += len(lines)
-            self.marked += len(found)
-            self.names += dict.fromkeys(found.values())
-            self._matched.add(place)
-            if self._formats.get(name) != "secret":
-                for at, why in islice(found.items(), _RISKY - len(self.risky)):
-                    self.risky.append(CodeLine(at + 1, clipped(lines[at], _CELL), risk=clipped(why, _CELL)))
-            if isinstance(value, str):
-                self._risky[place] = found
+        """Let the risk patterns judge a value."""
+        self.risks.judge(place, value, is_secret=self._formats.get(name) == "secret")
 
     def _risk(self, row: Row, value: Any) -> Html | None:
         """The name of the risk pattern that matches a line of a value within a row, to highlight it; else None."""
-        if row.place not in self._matched or not isinstance(value, str):
-            return None
-        found = self._patterns.marked(value.split("\n"))
-        return self._html(next(iter(found.values()))) if found else None
+        name = self.risks.name_in(row.place, value)
+        return None if name is None else self._html(name)
 
     def row(self, place: int, name: str, value: Any) -> Row:
         """Make one row. Call this only while `has_room`."""
@@ -254,7 +279,7 @@ class _Maker:
 
     def _of_text(self, row: Row, place: int, value: str, form: str, kind: str) -> Row:
         language = form.partition(":")[2] or kind if kind in CODE else None
-        if kind in CODE or "\n" in value or len(value) > _PIECE or place in self._risky:
+        if kind in CODE or "\n" in value or len(value) > _PIECE or self.risks.lines_of(place):
             return self._as_lines(row, place, value, language)
         if kind == "url":
             return self._as_url(row, value)
@@ -276,7 +301,7 @@ class _Maker:
 
     def _as_lines(self, row: Row, place: int, text: str, language: str | None) -> Row:
         source = text.split("\n")
-        risky = self._risky.get(place, {})
+        risky = self.risks.lines_of(place)
         pieces = _pieces(source)
         last = len(pieces)
         if self._view.row is not None:

@@ -218,6 +218,8 @@ def _approval(case: Case, posted: Posted, quick: Sequence[str]) -> Submission:
     if edited is not None:
         return edited
     faults = _chosen(action)
+    if action == "edit" and editable is None and (text := _first(posted, "edits").strip()):
+        faults |= _read_json(data, "edits", text)  # a program that has a code sent for its edits
     if action == "edit" and not data:
         faults = {"feedback": "Say what should be different."}
     return Submission("answer", action, data, faults=faults)
@@ -242,12 +244,18 @@ def _escalation(case: Case, posted: Posted) -> Submission:
     faults = _chosen(action)
     params = _first(posted, "modified_params").strip()
     if params and action in ("retry", "") and editable is None:
-        data["modified_params"] = params
-        try:
-            data["modified_params"] = json_in(params)
-        except ValueError:
-            faults["modified_params"] = "is not JSON"
+        faults |= _read_json(data, "modified_params", params)
     return Submission("answer", action, data, faults=faults)
+
+
+def _read_json(data: dict[str, Any], name: str, text: str) -> dict[str, str]:
+    """Add a value that was posted as JSON; returns the fault if it is none, and adds the text as it is."""
+    data[name] = text
+    try:
+        data[name] = json_in(text)
+    except ValueError:
+        return {name: "is not JSON"}
+    return {}
 
 
 def _edited(case: Case, editable: Editable, posted: Posted, data: dict[str, Any]) -> Submission | None:

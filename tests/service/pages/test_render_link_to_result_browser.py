@@ -145,7 +145,7 @@ async def pay(cents: Annotated[int, Field(ge=1, le=1000)], to: str = "Ada") -> s
 
 
 async def test_an_agents_request_is_edited_on_the_page_and_runs_as_it_was_seen(
-    tmp_path: Path, page: Any
+    tmp_path: Path, window: dict[str, Any], page: Any
 ) -> None:
     paid.clear()
     script = [ToolCall("c1", "pay", {"cents": 500}), "Done."]
@@ -171,7 +171,10 @@ async def test_an_agents_request_is_edited_on_the_page_and_runs_as_it_was_seen(
             await press(page, "Approve with these changes")
             await page.locator("h1").get_by_text("You approved with changes: Pay").wait_for()
             await until(lambda: _settled(store))
-        result = await agent.resume()
+            result = await agent.resume()
+            if window.get("java_script_enabled", True):  # the page follows by itself
+                await page.locator("h1").get_by_text("It ran: ").wait_for()
+                assert "paid 40 to Ada" in await page.locator("main").inner_text()
     assert (result.text, paid) == ("Done.", [40])
 
 
