@@ -41,6 +41,7 @@ class GatedTool:
             thread=key,
             call_id=f"{agent}:{call_id}",
             schema=schema,
+            agent_path=(agent,) if agent else (),
         )
 
     async def needs_approval(self, ctx: RunContextWrapper[Any], params: dict[str, Any], call_id: str) -> bool:

@@ -111,12 +111,14 @@ class AskfirstGate(AbstractCapability[Any]):
             else:
                 await self._run.keep(_dump(_so_far(ctx, thread)))
 
+        asker = None if ctx.agent is None else ctx.agent.name
         at_gate = self._gated.call(
             call.tool_name,
             args,
             thread=thread,
             call_id=f"{place_of(ctx.messages, call)}:{call.tool_call_id}",
             schema=tool_def.parameters_json_schema,
+            agent_path=(asker,) if asker else (),
             before=steps_before_call(ctx.messages, call),
         )
         return replace(at_gate, before_asking=before_asking)

@@ -71,6 +71,7 @@ async def test_an_edit_is_what_runs_and_the_model_is_told(store_url: str) -> Non
         assert await kept_run(gate, "r1") is None
         [request] = await gate.pending()
         assert request.request.payload.args == {"cents": 5, "currency": "EUR"}
+        assert request.request.agents == ["desk"]
         edit = {"decision": "edit", "edited_args": {"cents": 3, "currency": "USD"}}
         await gate.answer(request, edit, by="ada")
         assert await go_on(store, agent) == 1

@@ -71,10 +71,12 @@ async def test_a_person_sees_validated_arguments_and_an_edit_is_what_runs(store_
         desk = Desk(
             gate, [ToolCallPart("charge", {"cents": "5"}, "call_1"), ToolCallPart("look", {}, "call_2")]
         )
+        desk.agent.name = "refund-desk"
         paused = await desk.agent.run("charge", conversation_id="c1")
         assert isinstance(paused.output, DeferredToolRequests)
         [request] = await gate.pending()
         assert request.request.payload.args == {"cents": 5, "currency": "EUR"}
+        assert request.request.agents == ["refund-desk"]
         edit = {"decision": "edit", "edited_args": {"cents": 3, "currency": "USD"}}
         await gate.answer(request, edit, by="ada")
         assert await Worker(store, desk.resumers).run_due() == 1
