@@ -321,8 +321,13 @@ class _Page:
 
     def _ended_pill(self) -> Pill:
         case, standing = self.case, self.sight.standing
-        is_again = is_other_try(case, standing)
-        return ended_pill(standing, self.language, is_declined=is_declined(case), is_other_try=is_again)
+        return ended_pill(
+            standing,
+            self.language,
+            is_declined=is_declined(case),
+            is_other_try=is_other_try(case, standing),
+            was_doubt=self.sight.decision.doubt is not None,
+        )
 
     def _previous_url(self) -> str | None:
         has_one = bool(self.sight.nonce) and self.sight.previous is not None
