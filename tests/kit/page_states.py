@@ -584,6 +584,10 @@ def _escalations() -> dict[str, Scene]:
                 )
             },
         ),
+        "doubt-found": Scene(
+            found := ended(_transfer(), "skip", {"reason": "Seen on the account."}),
+            _standing("rejected", found, is_yours=True),
+        ),
         "doubt-later": Scene(_transfer(), open="[popovertarget=later]"),
         "escalation-choices": Scene(cases.agent_case(own)),
         "escalation-params": Scene(
@@ -613,8 +617,8 @@ ENDINGS: dict[str, tuple[Callable[[], Case], dict[str, Any]]] = {
     "select": (flights, {"selected": ["tp"]}),
     "submit": (lambda: cases.service_case("input", prompt="What is the code word?"), {"response": "kettle"}),
     "retry": (cases.service_escalation, {"modified_params": {"limit": 2}, "reason": "Try less."}),
-    "skip": (doubt, {}),
-    "abort": (doubt, {}),
+    "skip": (cases.service_escalation, {}),
+    "abort": (cases.service_escalation, {}),
     "declined": (
         lambda: dataclasses.replace(flights(), shown={"decline": True}),
         {"declined": True, "note": "None fits."},

@@ -66,7 +66,7 @@ async def test_a_new_round_tells_which_try_it_is_and_what_is_new(tmp_path: Path)
     assert "Try " not in pages[0]
     assert '<li class="chip">Try 3</li>' in pages[2]
     card = pages[2].partition('class="round card"')[2].partition("</section>")[0]
-    assert "Try 2: Asked for another try by somebody with the link, <time datetime=" in card
+    assert "Try 2: Another try was asked for by somebody with the link, <time datetime=" in card
     assert "Look again, 2." in card
     assert "It takes <del>4</del><ins>5</ins> to <del>6</del><ins>7</ins> days." in card
     assert "ada@example.com" not in card, "what stayed the same is not news"

@@ -128,11 +128,11 @@ def _spoken(field: FormField, value: Any, language: Language) -> Any:
 
 
 def _chosen(labels: Mapping[str, str], values: Any, language: Language) -> Any:
-    """The labels of the chosen values, one on each line."""
+    """The labels of the chosen values."""
     if not isinstance(values, list):
         return values
     chosen = [str(each) for each in cast("list[Any]", values)]
-    return "\n".join(labels.get(each, each) for each in chosen) or language.plain("input.nothing")
+    return [labels.get(each, each) for each in chosen] or language.plain("input.nothing")
 
 
 def _distinct(choices: Iterable[tuple[str, str]]) -> dict[str, str]:

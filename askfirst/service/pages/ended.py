@@ -61,6 +61,10 @@ def ended_heading(
     standing = sight.standing
     if standing.state == "done" and done is not None:
         return done
+    doubt = sight.decision.doubt
+    if doubt is not None and standing.state == "rejected" and language.has(f"doubt.{standing.action}"):
+        found = language.say(f"doubt.{standing.action}")
+        return language.say("ended.found", found=found, what=sight.decision.sentence.html)
     kind = _kind(case, standing)
     is_failed = standing.state == "failed" and not _is_stuck(standing)
     if kind != "declined" and (standing.state in ("expired", "cancelled", "done") or is_failed):

@@ -102,7 +102,12 @@ _LEFT_ALONE = ("reject", "cancel", "skip", "abort")
 
 
 def ended_pill(
-    standing: CaseState, language: Language, *, is_declined: bool = False, is_other_try: bool = False
+    standing: CaseState,
+    language: Language,
+    *,
+    is_declined: bool = False,
+    is_other_try: bool = False,
+    was_doubt: bool = False,
 ) -> Pill:
     """The state of a case after it was decided, or expired or was cancelled."""
     kind, key = _ENDED[standing.state]
@@ -110,6 +115,8 @@ def ended_pill(
         kind, key = "", "pill.declined"
     elif is_other_try:
         kind, key = _ENDED["changes_asked"]
+    elif was_doubt and standing.state == "rejected":
+        key = "pill.decided"
     elif standing.state == "held" and standing.action in _LEFT_ALONE:
         kind, key = "", "pill.rejected"
     elif standing.state in ("held", "answered") and standing.action not in ("approve", "edit"):

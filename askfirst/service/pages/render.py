@@ -303,9 +303,7 @@ class _Page:
             "case_name": clipped(case.case_id),
             "thread_name": None if case.thread_id is None else clipped(case.thread_id),
             "previous_name": None if case.previous_case_id is None else clipped(case.previous_case_id),
-            "previous_url": self.place.address("/previous")
-            if self.sight.nonce and self.sight.previous is not None
-            else None,
+            "previous_url": self._previous_url(),
             "here": self.place.address(),
             "text_at": f"{self.place.address('/text')}&row=",
             "here_without_lang": self.place.address(with_language=False),
@@ -327,8 +325,17 @@ class _Page:
 
     def _ended_pill(self) -> Pill:
         case, standing = self.case, self.sight.standing
-        is_again = is_other_try(case, standing)
-        return ended_pill(standing, self.language, is_declined=is_declined(case), is_other_try=is_again)
+        return ended_pill(
+            standing,
+            self.language,
+            is_declined=is_declined(case),
+            is_other_try=is_other_try(case, standing),
+            was_doubt=self.sight.decision.doubt is not None,
+        )
+
+    def _previous_url(self) -> str | None:
+        has_one = bool(self.sight.nonce) and self.sight.previous is not None
+        return self.place.address("/previous") if has_one else None
 
     def _lack(self) -> Html | None:
         """A sentence on why this reader can only reject; None if they can also approve."""

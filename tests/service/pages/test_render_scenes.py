@@ -58,3 +58,11 @@ def test_every_state_and_every_notice_is_in_a_picture() -> None:
 def test_every_case_of_the_standing_set_is_in_a_picture() -> None:
     shown = {it.case.type for it in all_scenes().values() if isinstance(it, Scene)}
     assert {it.case.type for it in standing_scenes().values()} <= shown
+
+
+def test_what_was_found_about_a_call_in_doubt_is_no_rejection() -> None:
+    scene = all_scenes()["doubt-found"]
+    html = scene.html(Reader(languages()["en"]))
+    assert "<h1>It happened: Transfer" in html
+    assert "may or may not have happened</h1>" not in html
+    assert 'id="state">Decided</p>' in html
