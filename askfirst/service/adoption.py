@@ -57,11 +57,15 @@ def result_of(request: HitlRequest, answer: Any) -> JsonObject:
 
 
 class _Kind(NamedTuple):
-    """The conversions of one request kind: from a case's answer, to a case's result, and to a case's context."""
+    """The conversions of one request kind: from a case's answer, to a case's result, and to a case's context.
+
+    ``default_action`` is what a time-out means: a call that nobody approves in time is denied.
+    """
 
     answer: Callable[[Any, str, Mapping[str, Any]], Answer]
     result: Callable[[Any, Any], JsonObject]
     context: Callable[[Any], JsonObject] = lambda payload: {}
+    default_action: str = "skip"
 
 
 def _result(action: str, **data: Any) -> JsonObject:
@@ -227,7 +231,7 @@ def _field_values(key: str, question: Question, answer: str | list[str]) -> Json
 
 _KINDS: Mapping[str, _Kind] = {
     "confirm": _Kind(_confirm_answer, _confirm_result),
-    "approve": _Kind(_approve_answer, _approve_result),
+    "approve": _Kind(_approve_answer, _approve_result, default_action="reject"),
     "ask": _Kind(_ask_answer, _ask_result, _ask_context),
     "escalate": _Kind(_escalate_answer, _escalate_result),
 }
@@ -256,6 +260,7 @@ def adopted_case(row: RequestRow, rounds: Rounds | None = None) -> Case:
         expires_at=most if expires_at is None else min(expires_at, most),
         timeout=iso_duration(max(1, math.ceil(timeout))),  # the protocol counts whole seconds
         context=case_context(request),
+        default_action=_KINDS[request.payload.kind].default_action,
         request=request,
         thread_id=row.thread_id,
         previous_case_id=None if rounds is None else rounds.previous(row, request),

@@ -282,9 +282,9 @@ async def test_an_agents_request_never_counts_as_approved_by_silence(store: SqlC
             return await served.service.cases.engine.read(partial(case_store.shown, case_id)) is not None
 
         await until(adopted)
-        assert (await served.service.cases.get(case_id)).default_action == "skip"
+        assert (await served.service.cases.get(case_id)).default_action == "reject"
         page = await served.http.get(await review_link(served.app, case_id), headers=BROWSER)
-        assert "If nobody answers by then, it is skipped." in page.text
+        assert "If nobody answers by then, it counts as rejected." in page.text
 
 
 # H2: links that the caller does not get.
