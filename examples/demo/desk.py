@@ -71,6 +71,8 @@ class Desk:
         @tool(
             requires_approval=True,
             sentence="Pay back {cents:money:EUR} for order {order_id}",
+            done_sentence="Paid back {cents:money:EUR} for order {order_id}",
+            approve="Pay {cents:money:EUR}",
             labels={"order_id": "Order", "cents": "Amount"},
             formats={"cents": "money:EUR"},
             consequences=["money"],

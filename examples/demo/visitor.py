@@ -70,7 +70,7 @@ class Page(HTMLParser):
 
 
 async def approve(link: str, expected: list[str], say: Say) -> None:
-    """Open the page, read it, press Approve, and open the page that follows.
+    """Open the page, read it, press the button that approves, and open the page that follows.
 
     The page has to show the ``expected`` texts: the tool and its arguments, as they will run. Raises `NotAsExpected`.
     """
@@ -79,13 +79,13 @@ async def approve(link: str, expected: list[str], say: Say) -> None:
         if missing := [text for text in expected if text not in page.text]:
             raise NotAsExpected(f"the page does not show {missing[0]!r}")
         say(f"reads there: {', '.join(expected)}")
-        form, name, value = _button(page, "Approve")
+        form, label, name, value = _button(page, "approve")
         sent = await browser.post(
             urljoin(link, form.action),
             data={**form.fields, name: value},
             headers={"Origin": _origin(link), "Sec-Fetch-Site": "same-origin"},
         )
-        say(f"presses Approve: POST {urlsplit(form.action).path} gives {sent.status_code}")
+        say(f"presses {label!r}: POST {urlsplit(form.action).path} gives {sent.status_code}")
         if sent.status_code != 303:
             raise NotAsExpected(f"the answer was not taken: {Page(sent.text).heading or sent.text}")
         _page(await browser.get(urljoin(link, sent.headers["location"])), say)
@@ -99,12 +99,13 @@ def _page(response: httpx2.Response, say: Say) -> Page:
     return page
 
 
-def _button(page: Page, label: str) -> tuple[PageForm, str, str]:
+def _button(page: Page, action: str) -> tuple[PageForm, str, str, str]:
+    """The form of the button for an action, and the button's label, name and value."""
     for form in page.forms:
-        for text, name, value in form.buttons:
-            if text == label:
-                return form, name, value
-    raise NotAsExpected(f"the page has no button {label!r}")
+        for label, name, value in form.buttons:
+            if value == action:
+                return form, label, name, value
+    raise NotAsExpected(f"the page has no button for {action!r}")
 
 
 def _origin(link: str) -> str:
