@@ -1,7 +1,8 @@
 """What a person does in a browser, and reads there.
 
-Playwright's ``click`` returns when the next page begins to arrive. The functions here wait until that page has
-arrived completely, so that tests do not depend on its speed.
+Playwright's ``click`` may return before the browser has begun to load the page that the click leads to. The functions
+here mark the page that is about to be left, and wait until another one has arrived completely in its place, so that
+tests do not depend on the speed of either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,27 @@ IS_SCRIPTED = "'ready' in document.documentElement.dataset"
 """Whether a page runs script. Such a page says itself when it accepts taps."""
 SETTLED = "document.getAnimations().forEach(it => it.finish())"
 """Without script, an animation keeps taps from what has just appeared; here it is over at once."""
+LEFT = "html[data-left]"
+"""A page that the last click leads away from, and that no other has replaced yet."""
+MARK = """node => {
+  const root = document.documentElement, before = node.closest('a[href], button, input');
+  const leads = (link) => {
+    if (!link || link.target || link.hasAttribute('download')) return false;
+    const { href, hash } = link;
+    return !hash || href.slice(0, -hash.length) !== location.href.replace(/#.*/, '');
+  };
+  const leave = () => { root.dataset.left = 'yes'; };
+  delete root.dataset.left;
+  if ('ready' in root.dataset) {  // its script may hold a click back, so the events tell
+    addEventListener('submit', (event) => { if (!event.defaultPrevented) leave(); });
+    addEventListener('click', (event) => {
+      if (!event.defaultPrevented && leads(event.target.closest('a[href]'))) leave();
+    });
+  } else if (before?.matches('a') ? leads(before) : before?.type === 'submit' && before.form) {
+    if (before.matches('a') || before.formNoValidate || before.form.matches(':valid, [novalidate]')) leave();
+  }
+}"""
+"""Marks the page if a click on the element leads to another one. No event is heard on a page without script."""
 
 
 async def ready(page: Any) -> None:
@@ -26,9 +48,12 @@ async def ready(page: Any) -> None:
 
 async def click(target: Any) -> None:
     """Click as soon as the page accepts taps, and wait for the page that it leads to."""
-    await ready(target.page)
+    page = target.page
+    await ready(page)
+    await target.evaluate(MARK)
     await target.click()
-    await target.page.wait_for_load_state()
+    await page.locator(LEFT).wait_for(state="detached")
+    await page.wait_for_load_state()
 
 
 async def press(page: Any, name: str) -> None:
@@ -51,9 +76,12 @@ def ready_now(page: Any) -> None:
 
 def click_now(target: Any) -> None:
     """Click as soon as the page accepts taps, and wait for the page that it leads to; for Playwright's sync API."""
-    ready_now(target.page)
+    page = target.page
+    ready_now(page)
+    target.evaluate(MARK)
     target.click()
-    target.page.wait_for_load_state()
+    page.locator(LEFT).wait_for(state="detached")
+    page.wait_for_load_state()
 
 
 def focused_now(target: Any) -> None:
