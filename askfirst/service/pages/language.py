@@ -79,11 +79,14 @@ class Language:
         return self.plain("name")
 
     def say(self, key: str, **facts: Any) -> Html:
-        """A sentence with its placeholders filled. `Html` is inserted as it is, any other value is escaped."""
+        """A sentence with its placeholders filled.
+
+        Markup is inserted as it is: `Html`, and what a template has put together itself. Any other value is escaped.
+        """
 
         def value(place: re.Match[str]) -> str:
             fact = facts[place[1]]
-            return fact if isinstance(fact, Html) else escape(self.number(fact))
+            return str(fact) if hasattr(fact, "__html__") else escape(self.number(fact))
 
         return Html(_PLACE.sub(value, escape(self._form(key, facts), quote=False)))
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from kit.page_scenes import Scene
 from kit.page_states import all_scenes
+from kit.standing_cases import call
 from kit.standing_pages import standing_scenes
 from pydantic import BaseModel
 
+from askfirst.display import Display
 from askfirst.formats import ENGLISH
 from askfirst.service.assets import STATIC
 from askfirst.service.pages import (
@@ -125,6 +127,13 @@ def test_every_word_is_the_case_s_or_the_catalogue_s(name: str) -> None:
     assert "⟦" in said
     left = {word.lower() for word in WORD.findall(re.sub(r"⟦[^⟦⟧]*⟧", " ", said))}
     assert left - words_of(scene) == set()
+
+
+def test_a_tab_is_escaped_once() -> None:
+    html = Scene(call("brew", {}, Display(sentence="Tea & <b>cake</b>"), "desk")).html(
+        Reader(languages()["en"])
+    )
+    assert "<title>Tea &amp; &lt;b&gt;cake&lt;/b&gt; · " in html
 
 
 @pytest.mark.parametrize(
