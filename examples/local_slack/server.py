@@ -56,6 +56,8 @@ _METHODS = (
     *("files.getUploadURLExternal", "files.completeUploadExternal"),
 )
 _RETRIES = 3
+_TURNS_TO_ACCEPT = 3
+"""The turns of the event loop until an accepted connection is known to the runner."""
 
 
 @dataclass
@@ -448,4 +450,7 @@ async def local_slack(**options: Any) -> AsyncGenerator[LocalSlack]:
         yield slack
     finally:
         await slack.cut_connections()
+        await site.stop()
+        for _ in range(_TURNS_TO_ACCEPT):  # else the runner would not know, and not close, what was just accepted
+            await asyncio.sleep(0)
         await runner.cleanup()
