@@ -195,8 +195,8 @@ def addressed_to(service: Served, address: str) -> Iterator[None]:
     codes: Any = service.service.email_codes
     sending = codes.send
 
-    async def send(case: Any, place: int, requested_from: str | None = None) -> Any:
-        return await sending(replace(case, verify_email=(address,)), place, requested_from)
+    async def send(case: Any, *how: Any) -> Any:
+        return await sending(replace(case, verify_email=(address,)), *how)
 
     codes.send = send
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -66,16 +67,26 @@ IN_PARTS = {("h2", None, "part", None), ("progress", None, None, None)}
 
 
 def is_our_own(href: str | None) -> bool:
-    """Whether a link leads to another page of the same case, which shows the rest of a long value."""
-    return href is not None and href.startswith(f"/review/case_1?token={TOKEN}&")
+    """Whether an address has the rest of a long value: a page of the same case, or the text as a file."""
+    return href is not None and re.fullmatch(rf"/review/case_1(/text)?\?token={TOKEN}&.*", href) is not None
 
 
 def skeleton(html: str) -> list[tuple[str, Any, Any, Any]]:
-    """The elements that a style, a script or a click could act on, without the words."""
+    """The elements that a style, a script or a click could act on, without the words.
+
+    A card with long lines may be broad.
+    """
     return [
-        (each.tag, each.attrs.get("href"), each.attrs.get("class"), each.attrs.get("action"))
+        (
+            each.tag,
+            each.attrs.get("href"),
+            (each.attrs.get("class") or "").removesuffix(" broad") or None,
+            each.attrs.get("action"),
+        )
         for each in Page(html).elements
-        if each.tag not in OF_OURS and not is_our_own(each.attrs.get("href"))
+        if each.tag not in OF_OURS
+        and not is_our_own(each.attrs.get("href"))
+        and not is_our_own(each.attrs.get("data-link"))
     ]
 
 
