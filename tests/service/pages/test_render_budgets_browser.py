@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit import page_cases as cases
 from kit.browser_actions import ready_now
-from kit.page_browser import Desk, answering, axe_source
+from kit.page_browser import Desk, axe_source
 from kit.page_scenes import Scene, scenes
 from kit.page_states import bare_scenes, states
 from kit.patience import PATIENCE
@@ -37,6 +37,8 @@ AXE += " resultTypes: ['violations']}).then(it => it.violations.map(each => each
 RISEN = """Promise.all([...document.querySelectorAll(':popover-open, dialog[open]')]
   .flatMap(it => it.getAnimations({subtree: true})).map(it => it.finished))"""
 """Waits until an open sheet has risen."""
+STANDING = "?standing"
+"""The end of the address of a page that is about a decision."""
 BAR = """() => {
   const bar = document.querySelector('.decide').getBoundingClientRect();
   const head = document.querySelector('h1').getBoundingClientRect();
@@ -120,14 +122,12 @@ def stage(windows: Callable[..., Any], desk: Desk) -> Callable[..., Any]:
     def show(name: str, tag: str = "en", **window: Any) -> Any:
         page = windows(**{"viewport": SMALL, **window})
         html = SHOWN[name].html(Reader(languages()[tag]))
-        page.unroute_all()
-        page.goto(
-            "about:blank"
-        )  # a page whose decision goes out loads itself again, which would stop the next one
-        page.route("**/scene", answering(html))
-        page.route("**/live?*", lambda route: route.abort())
+        if page.url.endswith(STANDING):
+            page.goto(
+                "about:blank"
+            )  # a page whose decision goes out loads itself again, and would stop the next
         page.mouse.move(0, 0)  # nothing is under it that the last scene's click was on
-        page.goto(f"{desk.url}/scene")
+        page.goto(desk.show(html) + (STANDING if SHOWN[name].standing is not None else ""))
         if SHOWN[name].open is not None:
             ready_now(page)
             page.locator(SHOWN[name].open).first.click()
@@ -239,9 +239,7 @@ def test_a_row_in_another_direction_keeps_label_and_value_together(
 ) -> None:
     scene = Scene(cases.service_case("approval", {"الاسم": "أحمد علي", "city": "Berlin"}, prompt="هل توافق؟"))
     page = windows(viewport=SMALL)
-    page.unroute_all()
-    page.route("**/scene", answering(scene.html()))
-    page.goto(f"{desk.url}/scene")
+    page.goto(desk.show(scene.html()))
     sides = page.evaluate(
         "[...document.querySelectorAll('.facts > div')].slice(0, 2).map(it => getComputedStyle(it).direction)"
     )
