@@ -29,6 +29,7 @@ ALL = scenes() | states()
 SHOWN = ALL | bare_scenes()
 OPEN = [name for name, scene in ALL.items() if scene.standing is None and not scene.case.is_final]
 DECIDING = [name for name in OPEN if "view" not in ALL[name].sight and ALL[name].open is None]
+DECIDED = [name for name, scene in ALL.items() if scene.standing is not None]
 SMALL = {"width": 360, "height": 640}
 # A press beside an open sheet closes the sheet and does nothing else, which axe does not know.
 AXE = "axe.run(document.querySelector(':popover-open, dialog:modal') ?? document,"
@@ -38,7 +39,7 @@ RISEN = """Promise.all([...document.querySelectorAll(':popover-open, dialog[open
   .flatMap(it => it.getAnimations({subtree: true})).map(it => it.finished))"""
 """Waits until an open sheet has risen."""
 STANDING = "?standing"
-"""The end of the address of a page that is about a decision."""
+"""The end of the address of a page that is about a decision: see `DECIDED`."""
 BAR = """() => {
   const bar = document.querySelector('.decide').getBoundingClientRect();
   const head = document.querySelector('h1').getBoundingClientRect();
@@ -127,7 +128,7 @@ def stage(windows: Callable[..., Any], desk: Desk) -> Callable[..., Any]:
                 "about:blank"
             )  # a page whose decision goes out loads itself again, and would stop the next
         page.mouse.move(0, 0)  # nothing is under it that the last scene's click was on
-        page.goto(desk.show(html) + (STANDING if SHOWN[name].standing is not None else ""))
+        page.goto(desk.show(html) + (STANDING if name in DECIDED else ""))
         if SHOWN[name].open is not None:
             ready_now(page)
             page.locator(SHOWN[name].open).first.click()
