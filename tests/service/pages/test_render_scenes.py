@@ -120,3 +120,9 @@ def test_an_amount_is_not_parted_from_its_currency() -> None:
     for name in ("approval", "withdrawn-by-somebody", "done-long"):
         heading = html_of(name).partition("<h1")[2].partition("</h1>")[0]
         assert '<span class="keep">49.00 EUR</span>' in heading, name
+
+
+def test_a_text_that_is_cut_does_not_look_like_the_sentence_that_says_so() -> None:
+    html = html_of("approval-round-many")
+    assert '<p class="cut">' in html
+    assert 'class="text cut"' not in html
