@@ -354,6 +354,7 @@ async def test_a_guarded_function_keeps_what_it_is(gate: Gate) -> None:
             "sentence": "Pay back {cents:money:EUR} for {order}",
             "approve": "Pay {cents:money:EUR}",
         },
+        "formats": {"cents": "money:EUR"},
         "description": "Pay money back.",
         "risk": "high",
     }
