@@ -451,6 +451,8 @@ async def local_slack(**options: Any) -> AsyncGenerator[LocalSlack]:
     finally:
         await slack.cut_connections()
         await site.stop()
-        for _ in range(_TURNS_TO_ACCEPT):  # else the runner would not know, and not close, what was just accepted
+        for _ in range(
+            _TURNS_TO_ACCEPT
+        ):  # else the runner would not know, and not close, what was just accepted
             await asyncio.sleep(0)
         await runner.cleanup()
