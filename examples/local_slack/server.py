@@ -57,7 +57,7 @@ _METHODS = (
 )
 _RETRIES = 3
 _TURNS_TO_ACCEPT = 3
-"""The turns of the event loop until an accepted connection is known to the runner."""
+"""The turns of the event loop until the runner knows an accepted connection, and so closes it."""
 
 
 @dataclass
@@ -451,8 +451,6 @@ async def local_slack(**options: Any) -> AsyncGenerator[LocalSlack]:
     finally:
         await slack.cut_connections()
         await site.stop()
-        for _ in range(
-            _TURNS_TO_ACCEPT
-        ):  # else the runner would not know, and not close, what was just accepted
+        for _ in range(_TURNS_TO_ACCEPT):
             await asyncio.sleep(0)
         await runner.cleanup()
