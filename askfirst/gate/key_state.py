@@ -126,11 +126,17 @@ def doubt_id(attempt: int) -> str:
 
 
 def doubt_answer(known: StoredRequest | None) -> EscalateAnswer | Refused | None:
-    """What a person chose for an effect in doubt; None while nobody has answered."""
+    """A person's answer to run an effect in doubt again, or why it does not run; None while nobody has answered."""
     if known is None or known.status == "pending":
         return None
     if isinstance(known.answer, EscalateAnswer):
-        return known.answer
+        if known.answer.action == "retry":
+            return known.answer
+        why, said = (
+            "the call may have run before, and a person chose not to run it again",
+            known.answer.reason,
+        )
+        return Refused(f"{why}: {said}" if said else why, known.answered_by)
     return Refused(
         "the call may have run before, and nobody decided whether to run it again", known.answered_by
     )

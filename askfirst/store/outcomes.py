@@ -89,7 +89,7 @@ PULSE = Statement(
     )
     .select_from(
         cases.outerjoin(
-            tables.effects, and_(_E.thread_id == _C.thread_id, _E.tool_call_id == _C.question_id)
+            tables.effects, and_(_E.thread_id == _C.thread_id, _E.tool_call_id == param("tool_call_id"))
         ).outerjoin(tables.continuations, _G.thread_id == _C.thread_id)
     )
     .where(_C.case_id == param("case_id"))
@@ -99,7 +99,10 @@ Pulse = tuple[int | str | None, ...]
 """A case's numbers, of which one differs whenever its page has something new to show."""
 
 
-def pulse(case_id: str) -> Transaction[Pulse | None]:
-    """The numbers by which a change is noticed, without reading the case itself; None if it is gone."""
-    rows = yield PULSE, {"case_id": case_id}
+def pulse(case_id: str, tool_call_id: str) -> Transaction[Pulse | None]:
+    """The numbers by which a change is noticed, without reading the case itself; None if it is gone.
+
+    ``tool_call_id`` is that of the call which the case is about; empty if there is none.
+    """
+    rows = yield PULSE, {"case_id": case_id, "tool_call_id": tool_call_id}
     return tuple(rows[0]) if rows else None

@@ -70,23 +70,31 @@ def ended_heading(
     standing = sight.standing
     if standing.state == "done" and done is not None:
         return done
-    doubt = sight.decision.doubt
-    if doubt is not None and standing.state == "rejected" and language.has(f"doubt.{standing.action}"):
-        found = language.say(f"doubt.{standing.action}")
-        return language.say("ended.found", found=found, what=sight.decision.sentence.html)
+    what = heading.html
+    if sight.decision.doubt is not None and standing.state not in ("expired", "cancelled"):
+        what = (
+            sight.decision.sentence.html
+        )  # somebody has decided, so the heading no longer says that it is in doubt
+        if is_found(standing):
+            return language.say("ended.found", found=language.say(f"doubt.{standing.action}"), what=what)
     kind = _kind(case, standing)
     is_failed = standing.state == "failed" and not _is_stuck(standing)
     if kind != "declined" and (standing.state in ("expired", "cancelled", "done") or is_failed):
-        return language.say(f"ended.{standing.state}", what=heading.html)
+        return language.say(f"ended.{standing.state}", what=what)
     if standing.is_yours and language.has(f"you.{kind}"):
-        return language.say(f"you.{kind}", what=heading.html)
+        return language.say(f"you.{kind}", what=what)
     known_at = None if standing.is_claimed or standing.state == "held" else standing.at
     if standing.by and known_at is not None and language.has(f"other.{kind}"):
         name, ago = Html(f"<bdi>{marked(standing.by)}</bdi>"), time_ago(known_at, now, language)
-        return language.say(f"other.{kind}", name=name, ago=ago, what=heading.html)
+        return language.say(f"other.{kind}", name=name, ago=ago, what=what)
     if language.has(f"ended.{kind}") and kind not in _NO_KINDS:
-        return language.say(f"ended.{kind}", what=heading.html)
-    return language.say("ended.other", action=own_action(standing.action, language), what=heading.html)
+        return language.say(f"ended.{kind}", what=what)
+    return language.say("ended.other", action=own_action(standing.action, language), what=what)
+
+
+def is_found(standing: CaseState) -> bool:
+    """Whether the decision about a call in doubt, held or not, is what the person found: it is not run again."""
+    return standing.state in ("held", "rejected") and standing.action in ("skip", "abort")
 
 
 def _kind(case: Case, standing: CaseState) -> str:

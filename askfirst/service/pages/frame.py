@@ -115,8 +115,8 @@ def ended_pill(
         kind, key = "", "pill.declined"
     elif is_other_try:
         kind, key = ("", "pill.decided") if standing.has_next else _ENDED["changes_asked"]
-    elif was_doubt and standing.state == "rejected":
-        key = "pill.decided"
+    elif was_doubt and standing.state in ("held", "rejected"):
+        kind, key = "", "pill.decided"
     elif standing.state == "held" and standing.action in _LEFT_ALONE:
         kind, key = "", "pill.rejected"
     elif standing.state in ("held", "answered") and standing.action not in ("approve", "edit"):

@@ -16,7 +16,7 @@ from askfirst.protocol import visible_fields
 from askfirst.service.answers import given_reason
 from askfirst.service.case import Case
 from askfirst.service.case_state import case_state_of
-from askfirst.service.pages.answered import answers_of, filled_in, proof_fields, questions
+from askfirst.service.pages.answered import answers_of, filled_in, further_words, proof_fields, questions
 from askfirst.service.pages.choices import (
     Reading,
     choices_of,
@@ -388,12 +388,12 @@ class _Page:
         problems = listed(self.language, facts["faults"], {})
         facts["back_to"] = None if self.case.type in ("approval", "escalation") else self.reading.part
         if stage == "code":
-            return self.fill("code.html", facts | {"problems": problems})
+            said = further_words(self.case, "", facts["values"], facts, self.language)
+            return self.fill("code.html", facts | said | {"problems": problems})
         if (second := self.sight.second) is not None:
             facts |= self.frame(second.decision) | {"second": second, "problems": problems}
-            if self.case.type == "escalation" and second.action != "retry":  # a choice of an agent's own
-                facts["verb"] = Html(f"<bdi>{marked(second.action)}</bdi>")
-            return self.fill("second.html", facts)
+            said = further_words(self.case, second.action, facts["values"], facts, self.language)
+            return self.fill("second.html", facts | said)
         if self.case.type in ("approval", "escalation"):
             return self._decision(facts, step, stage)
         if self.case.type in ("selection", "confirmation"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from askfirst.formats import style_for
 from askfirst.service.case import Case
 from askfirst.service.case_state import Previous
 from askfirst.service.pages.decision import values_of
@@ -40,7 +41,7 @@ def round_of(
     changed: list[Change] = []
     if previous.args is not None and (case.payload is None or case.payload.shown_call is not None):
         compared = Compared(previous.args, values_of(case), formats_of(case), "was", "")
-        changed = changes(compared, room, rows)
+        changed = changes(compared, room, rows, style_for(language.tag))
     note = passage(previous.note, "said", 4) if previous.note else None
     before = _decided(previous, language)
     return Round(previous.number + 1, before, note, [it for it in changed if it.changed])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
+from typing import Any, get_args
 
+import pytest
+from kit.page_cases import NOW
 from kit.page_scenes import Scene
 from kit.page_states import all_scenes
+from kit.standing_cases import ended
 from kit.standing_pages import standing_scenes
 
-from askfirst.service.case_state import State
+from askfirst.service.case_state import CaseState, State
 from askfirst.service.pages import Reader, languages
 from askfirst.service.pages.language import Language
 from askfirst.service.pages.render import Notice
@@ -66,6 +69,27 @@ def test_what_was_found_about_a_call_in_doubt_is_no_rejection() -> None:
     assert "<h1>It happened: Transfer" in html
     assert "may or may not have happened</h1>" not in html
     assert 'id="state">Decided</p>' in html
+    held = CaseState("held", 2, action="skip", by="Ada Ngo", at=NOW, held_until=NOW + 5, is_yours=True)
+    html = Scene(all_scenes()["doubt-transfer"].case, held).html(Reader(languages()["en"]))
+    assert "<h1>It happened: Transfer" in html
+    assert 'id="state">Decided</p>' in html
+
+
+@pytest.mark.parametrize(
+    ("state", "heading"),
+    [
+        ("held", "You had it tried again: Transfer"),
+        ("sent", "You had it tried again: Transfer"),
+        ("done", "It ran: Transfer"),
+        ("failed", "It was approved and failed: Transfer"),
+    ],
+)
+def test_who_had_it_tried_again_reads_no_more_that_it_is_in_doubt(state: Any, heading: str) -> None:
+    case = ended(all_scenes()["doubt-transfer"].case, "retry", {})
+    standing = CaseState(state, 2, action="retry", at=NOW, held_until=NOW + 5, is_yours=True)
+    html = Scene(case, standing).html(Reader(languages()["en"]))
+    assert f"<h1>{heading}" in html
+    assert "may or may not have happened</h1>" not in html
 
 
 def html_of(name: str) -> str:
