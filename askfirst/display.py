@@ -204,7 +204,7 @@ class Display:
         formats = {**_formats_in(templates), **self.formats}
         for name, given in (("labels", self.labels), ("formats", formats), ("hints", self.hints)):
             if given:
-                words[name] = dict(given)
+                words[name] = cast(JsonObject, dict(given))
         for name in ("important", "consequences"):
             if given := getattr(self, name):
                 words[name] = list(given)

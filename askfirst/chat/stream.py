@@ -85,7 +85,7 @@ class TextStream:
             self._changed.clear()
             try:
                 await self._write()
-            except DeliveryError as error:  # the next edit, or the end, posts it
+            except DeliveryError as error:  # the next edit, or the end of the text, posts what is missing
                 logger.info("a part of an agent's text is posted later: %s", error)
                 await self._clock.sleep(error.retry_after or _FIRST_PAUSE)
             await self._clock.sleep(self._platform.pause_seconds)

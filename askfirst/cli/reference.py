@@ -45,7 +45,7 @@ WIDTH = 90
 
 
 def reference() -> str:
-    """The page."""
+    """The page about the command line: the introduction, and the help of every command."""
     sections = (f"## {name}\n\n```text\n{text}\n```\n" for name, text in _helps(askfirst, "askfirst"))
     return "\n".join([INTRODUCTION, *sections])
 

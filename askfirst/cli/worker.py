@@ -64,12 +64,12 @@ async def _work(resumers: Mapping[str, Resumer], options: _Options, checkpointer
     made = _made(resumers, options, checkpointer)
     if options.once:
         count = await made.run_due()
-        say(f"{count} went on." if count != 1 else "1 went on.")
+        say(f"{count} threads were resumed." if count != 1 else "1 thread was resumed.")
         return
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, made.stop)
-    say(f"Going on with what is answered, by {', '.join(sorted(resumers))}. Ctrl-C ends it.", err=True)
+    say(f"Resuming answered threads of {', '.join(sorted(resumers))}. Ctrl-C ends it.", err=True)
     await made.run()
 
 

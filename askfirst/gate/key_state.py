@@ -11,10 +11,11 @@ from askfirst.gate.action import Action
 from askfirst.gate.outcomes import Approved, Refused, Stored
 from askfirst.messages import AssistantMessage, JsonObject, ToolCall, ToolResultMessage
 from askfirst.requests import ApproveAnswer, EscalateAnswer, StoredRequest, approves
+from askfirst.store.rows import GATE_RUN
 
 CALL = "call"
 """The id of the one call of a key: its request has this id, and its effect."""
-RUN = "gate"
+RUN = GATE_RUN
 PREFIX = "gate:"
 """The prefix of the thread ids under which keys are stored."""
 _LONGEST = 200

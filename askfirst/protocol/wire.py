@@ -506,7 +506,7 @@ def _fault(model: type[Wire], name: str, value: Any) -> str | None:
 
 @cache
 def _adapter(model: type[Wire], name: str) -> TypeAdapter[Any]:
-    """What checks a single field of a model."""
+    """The pydantic adapter that checks a single field of a model."""
     info = model.model_fields[name]
     kind: Any = info.annotation
     for each in info.metadata:

@@ -217,7 +217,7 @@ class Limit(NamedTuple):
         return sorted(at for at in times if abs(now - at) < self.window)
 
     def wait(self, recent: Sequence[int], now: int) -> int | None:
-        """The milliseconds until one more is allowed; None if it is allowed now."""
+        """How many milliseconds to wait until the next time is allowed; None if it is allowed now."""
         return None if len(recent) < self.most else max(1, recent[-self.most] + self.window - now)
 
 

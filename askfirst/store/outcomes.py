@@ -8,7 +8,7 @@ from sqlalchemy import and_, select
 
 from askfirst.store import tables
 from askfirst.store.case_tables import cases, keys
-from askfirst.store.rows import decode_text
+from askfirst.store.rows import GATE_RUN, decode_text
 from askfirst.store.statement import Statement, Transaction, param
 
 _E, _M = tables.effects.c, tables.messages.c
@@ -28,7 +28,7 @@ KEY_NAME = Statement(select(keys.c.name).where(keys.c.key_id == param("key_id"))
 
 
 AGENT_ID = Statement(
-    select(tables.runs.c.agent_id)
+    select(tables.runs.c.run_id, tables.runs.c.agent_id)
     .select_from(
         tables.threads.join(
             tables.runs,
@@ -71,7 +71,9 @@ def key_name(key_id: str) -> Transaction[str | None]:
 def agent_id(thread_id: str) -> Transaction[str | None]:
     """The id of the agent of a thread's current run; None if no agent of ours runs there."""
     rows = yield AGENT_ID, {"thread_id": thread_id}
-    return str(rows[0][0]) if rows else None
+    if not rows or rows[0][0] == GATE_RUN:
+        return None
+    return str(rows[0][1])
 
 
 _C, _G = cases.c, tables.continuations.c

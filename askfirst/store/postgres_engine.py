@@ -129,7 +129,7 @@ class PostgresSession:
 
     async def at_once(self, foreseen: Foreseen) -> bool:
         """One statement is one transaction, and takes one round trip instead of three and more."""
-        if len(foreseen.parts) > _AT_ONCE:  # so that there are not too many different ones
+        if len(foreseen.parts) > _AT_ONCE:  # the server keeps a statement for each number of parts
             return False
         sql, values = as_one(foreseen)
         prepared = await self._statement(sql)

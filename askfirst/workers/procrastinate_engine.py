@@ -112,10 +112,12 @@ class ProcrastinateWorker:
         name = f"askfirst:{handed.thread_id}"
         job = self._task.configure(queue=queue_of(handed.resumer), lock=name, queueing_lock=name)
         try:
-            with suppress(AlreadyEnqueued):  # the job that waits does this, too
+            with suppress(AlreadyEnqueued):  # the job that waits in the queue resumes the thread
                 await job.defer_async(thread_id=handed.thread_id)
         except ConnectorException as error:
-            raise NotHandedOver(f"Procrastinate could not queue it ({type(error).__name__})") from error
+            raise NotHandedOver(
+                f"Procrastinate could not queue the continuation ({type(error).__name__})"
+            ) from error
 
     async def _go_on(self, context: JobContext, *, thread_id: str) -> None:
         """The job: take the continuation, if it is still to be taken, and go on."""

@@ -55,7 +55,7 @@ def test_a_worker_does_what_is_due_and_ends(shell: Shell, tmp_path: Path) -> Non
     assert shell("continuations") == "No thread has to be resumed.\n"
     answered(shell, "t1")
     assert "t1  graph  answered" in shell("continuations")
-    assert shell("worker", "app_of_worker:resumers", "--once") == "1 went on.\n"
+    assert shell("worker", "app_of_worker:resumers", "--once") == "1 thread was resumed.\n"
     assert (tmp_path / "resumed").read_text() == "t1\n"
     assert shell("continuations") == "No thread has to be resumed.\n"
     assert "gone on" in shell("continuations", "--all")
@@ -73,7 +73,7 @@ def test_what_cannot_go_on_is_seen_and_tried_again(shell: Shell) -> None:
         "RuntimeError: the model is down",
     )
     assert shell("continuations", "retry", "t1") == "t1 is due now, by graph.\n"
-    assert shell("worker", "app_of_worker:resumers", "--once") == "1 went on.\n"
+    assert shell("worker", "app_of_worker:resumers", "--once") == "1 thread was resumed.\n"
     assert "no continuation" in shell.fails(1, "continuations", "retry", "unknown")
 
 
@@ -111,7 +111,7 @@ def test_a_service_may_have_a_worker_with_it(shell: Shell, tmp_path: Path) -> No
 def test_a_worker_ends_when_it_is_told_to(shell: Shell, tmp_path: Path) -> None:
     worker = shell.start("worker", "app_of_worker:resumers")
     assert worker.stderr is not None
-    assert "Going on with what is answered, by graph." in worker.stderr.readline()
+    assert "Resuming answered threads of graph." in worker.stderr.readline()
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE) == 0
     worker.stderr.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit.browsers import chromium_path
+from kit.browsers import FLAGS, chromium_path
 from kit.patience import PATIENCE
 
 
@@ -18,7 +18,7 @@ async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
 
     path = chromium_path()
     async with async_playwright() as player:
-        browser = await player.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = await player.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         await browser.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit.browsers import chromium_path
+from kit.browsers import FLAGS, chromium_path
 from kit.page_browser import Desk, served
 
 
@@ -25,6 +25,6 @@ def browser(desk: Desk) -> Iterator[Any]:
 
     path = chromium_path()
     with sync_playwright() as player:
-        browser = player.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = player.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         browser.close()

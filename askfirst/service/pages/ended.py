@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from askfirst.service.case import Case
 from askfirst.service.case_state import CaseState, Trail
 from askfirst.service.pages.decision import ACTING
-from askfirst.service.pages.frame import AskerLine, Heading, Moment, moment, time_ago
+from askfirst.service.pages.frame import (
+    AskerLine,
+    Heading,
+    Moment,
+    moment,
+    own_action,
+    time_ago,
+    what_was_done,
+)
 from askfirst.service.pages.inert_text import Html, Passage, clipped, marked, passage
 from askfirst.service.pages.language import Language
 from askfirst.service.pages.sight import Sight
@@ -28,6 +36,7 @@ class Event:
     said: Html
     at: Moment | None = None
     small: Html | None = None
+    is_failure: bool = False
     now: bool = False
 
 
@@ -80,8 +89,7 @@ def ended_heading(
         return language.say(f"other.{kind}", name=name, ago=ago, what=what)
     if language.has(f"ended.{kind}") and kind not in _NO_KINDS:
         return language.say(f"ended.{kind}", what=what)
-    action = Html(f"<bdi>{marked(standing.action or '')}</bdi>")
-    return language.say("ended.other", action=action, what=what)
+    return language.say("ended.other", action=own_action(standing.action, language), what=what)
 
 
 def is_found(standing: CaseState) -> bool:
@@ -208,17 +216,12 @@ def timeline(case: Case, sight: Sight, asker: AskerLine, language: Language) -> 
     else:
         events.append(Event(_decided(case, standing, trail, language), at))
     events += _afterwards(standing, language)
-    last = events[-1]
-    return [*events[:-1], Event(last.said, last.at, last.small, now=True)]
+    return [*events[:-1], replace(events[-1], now=True)]
 
 
 def _decided(case: Case, standing: CaseState, trail: Trail, language: Language) -> Html:
     kind = _kind(case, standing)
-    what = (
-        language.say(f"did.{kind}")
-        if language.has(f"did.{kind}")
-        else Html(f"<bdi>{marked(standing.action or '')}</bdi>")
-    )
+    what = what_was_done(kind, language)
     if standing.by is None:
         return language.say(f"since.decided.{'you' if standing.is_yours else 'link'}", what=what)
     name = Html(f"<bdi>{marked(standing.by)}</bdi>")
@@ -250,7 +253,7 @@ def _afterwards(standing: CaseState, language: Language) -> list[Event]:
     if standing.state in _SINCE and standing.outcome is not None and not _is_stuck(standing):
         small = language.say("since.live") if standing.state in ("sent", "running") else None
         at = moment(standing.outcome.since, language)
-        return [Event(language.say(_SINCE[standing.state]), at, small)]
+        return [Event(language.say(_SINCE[standing.state]), at, small, standing.state == "failed")]
     goes_on = standing.goes_on
     if goes_on is None:
         return []
@@ -262,7 +265,8 @@ def _afterwards(standing: CaseState, language: Language) -> list[Event]:
             if goes_on.next_at is None
             else language.say("since.next", time=_time(goes_on.next_at, language))
         )
-        small = Html(f"{later}. {language.say('since.kept')}")
-        return [Event(language.say("since.stuck", error=error, n=goes_on.attempts), None, small)]
+        return [
+            Event(language.say("since.stuck", error=error, n=goes_on.attempts), at, later, is_failure=True)
+        ]
     key = {"due": "since.due", "running": "since.running", "done": "since.went"}[goes_on.state]
     return [Event(language.say(key), at)]

@@ -308,6 +308,7 @@ class _Page:
             "text_at": f"{self.place.address('/text')}&row=",
             "here_without_lang": self.place.address(with_language=False),
             "script_words": script_words(language),
+            "now": self.now,
             "live": self.place.address("/live") if follows else None,
             "version": case.version,
             "pencils": is_open and case.type == "approval" and "edit" in case.actions and call is not None,
@@ -334,8 +335,9 @@ class _Page:
         )
 
     def _previous_url(self) -> str | None:
-        has_one = bool(self.sight.nonce) and self.sight.previous is not None
-        return self.place.address("/previous") if has_one else None
+        return (
+            self.place.address("/previous") if self.sight.nonce and self.sight.previous is not None else None
+        )
 
     def _lack(self) -> Html | None:
         """A sentence on why this reader can only reject; None if they can also approve."""

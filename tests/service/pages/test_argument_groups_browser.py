@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kit.browser_actions import ready_now
-from kit.browsers import chromium_path
+from kit.browsers import FLAGS, chromium_path
 from kit.page_browser import Desk, served
 from kit.page_cases import approval
 from kit.page_scenes import scenes
@@ -28,7 +28,7 @@ def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as player:
-        browser = player.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
+        browser = player.chromium.launch(executable_path=chromium_path(), args=FLAGS)
         yield browser
         browser.close()
 
@@ -38,10 +38,7 @@ def test_the_fold_of_usual_values_opens(chromium: Any, desk: Desk, script: bool)
     context = chromium.new_context(viewport={"width": 360, "height": 780}, java_script_enabled=script)
     page = context.new_page()
     page.set_default_timeout(PATIENCE * 1000)
-    page.route("**/live?*", lambda route: route.abort())
-    html = scenes()["approval-many"].html()
-    page.route("**/scene/*", lambda route: route.fulfill(body=html, content_type="text/html"))
-    page.goto(f"{desk.url}/scene/approval-many")
+    page.goto(desk.show(scenes()["approval-many"].html()))
     usual, differing = page.get_by_text("limit_01", exact=True), page.get_by_text("limit_07", exact=True)
     assert differing.is_visible()
     assert not usual.is_visible()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kit.hostile_scenes import hostile_scenes
 from kit.hostile_text import CORPUS
-from kit.page_browser import Desk, answering
+from kit.page_browser import Desk
 from kit.page_scenes import Scene
 from kit.page_text import Page
 from kit.patience import PATIENCE
@@ -68,18 +68,14 @@ def window(browser: Any) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": WIDTH, "height": 800})
     page = context.new_page()
     page.set_default_timeout(PATIENCE * 1000)
-    page.route("**/live?*", lambda route: route.abort())
     yield page
     context.close()
 
 
 def show(window: Any, desk: Desk, scene: Scene) -> None:
     """Show a page with all that unfolds unfolded, in a window as high as it is."""
-    html = scene.html()
     window.set_viewport_size({"width": WIDTH, "height": 800})
-    window.unroute("**/scene")
-    window.route("**/scene", answering(html))
-    window.goto(f"{desk.url}/scene")
+    window.goto(desk.show(scene.html()))
     window.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     height = window.evaluate("document.documentElement.scrollHeight")
     window.set_viewport_size({"width": WIDTH, "height": height})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.browsers import chromium_path
+from kit.browsers import FLAGS, chromium_path
 from kit.page_browser import Desk, served
 from kit.page_scenes import scenes
 from kit.patience import PATIENCE
@@ -44,7 +44,7 @@ def chromium(request: pytest.FixtureRequest, desk: Desk) -> Iterator[Any]:
 
     size = 32 if request.param == "text twice as large" else 16
     with sync_playwright() as player:
-        args = ["--no-sandbox", f"--blink-settings=defaultFontSize={size}"]
+        args = [*FLAGS, f"--blink-settings=defaultFontSize={size}"]
         browser = player.chromium.launch(executable_path=chromium_path(), args=args)
         yield browser
         browser.close()
@@ -60,16 +60,9 @@ def test_the_bar_covers_no_field_that_has_the_focus(
     page = context.new_page()
     page.set_default_timeout(PATIENCE * 1000)
     shown = scenes()
-    page.route("**/live?*", lambda route: route.abort())
-    page.route(
-        "**/scene/*",
-        lambda route: route.fulfill(
-            body=shown[route.request.url.rsplit("/", 1)[1]].html(), content_type="text/html"
-        ),
-    )
     covered: dict[str, Any] = {}
     for name in PAGES:
-        page.goto(f"{desk.url}/scene/{name}")
+        page.goto(desk.show(shown[name].html()))
         if found := page.evaluate(COVERED):
             covered[name] = found
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit import page_cases as cases
 from kit.browser_actions import ready_now
-from kit.page_browser import Desk, answering, axe_source
+from kit.page_browser import Desk, axe_source
 from kit.page_scenes import Scene, scenes
 from kit.page_states import bare_scenes, states
 from kit.patience import PATIENCE
@@ -29,6 +29,7 @@ ALL = scenes() | states()
 SHOWN = ALL | bare_scenes()
 OPEN = [name for name, scene in ALL.items() if scene.standing is None and not scene.case.is_final]
 DECIDING = [name for name in OPEN if "view" not in ALL[name].sight and ALL[name].open is None]
+DECIDED = [name for name, scene in ALL.items() if scene.standing is not None]
 SMALL = {"width": 360, "height": 640}
 # A press beside an open sheet closes the sheet and does nothing else, which axe does not know.
 AXE = "axe.run(document.querySelector(':popover-open, dialog:modal') ?? document,"
@@ -37,6 +38,8 @@ AXE += " resultTypes: ['violations']}).then(it => it.violations.map(each => each
 RISEN = """Promise.all([...document.querySelectorAll(':popover-open, dialog[open]')]
   .flatMap(it => it.getAnimations({subtree: true})).map(it => it.finished))"""
 """Waits until an open sheet has risen."""
+STANDING = "?standing"
+"""The end of the address of a page that is about a decision: see `DECIDED`."""
 BAR = """() => {
   const bar = document.querySelector('.decide').getBoundingClientRect();
   const head = document.querySelector('h1').getBoundingClientRect();
@@ -120,14 +123,12 @@ def stage(windows: Callable[..., Any], desk: Desk) -> Callable[..., Any]:
     def show(name: str, tag: str = "en", **window: Any) -> Any:
         page = windows(**{"viewport": SMALL, **window})
         html = SHOWN[name].html(Reader(languages()[tag]))
-        page.unroute_all()
-        page.goto(
-            "about:blank"
-        )  # a page whose decision goes out loads itself again, which would stop the next one
-        page.route("**/scene", answering(html))
-        page.route("**/live?*", lambda route: route.abort())
+        if page.url.endswith(STANDING):
+            page.goto(
+                "about:blank"
+            )  # a page whose decision goes out loads itself again, and would stop the next
         page.mouse.move(0, 0)  # nothing is under it that the last scene's click was on
-        page.goto(f"{desk.url}/scene")
+        page.goto(desk.show(html) + (STANDING if name in DECIDED else ""))
         if SHOWN[name].open is not None:
             ready_now(page)
             page.locator(SHOWN[name].open).first.click()
@@ -217,6 +218,40 @@ def test_large_text_leaves_every_value_room(stage: Any, name: str) -> None:
     assert page.evaluate(SQUEEZED) == []
 
 
+def test_large_text_stays_inside_the_pill(stage: Any) -> None:
+    page = stage("approval-high")
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    assert page.evaluate("""() => {
+      const pill = document.querySelector('.pill'), text = document.createRange();
+      text.selectNodeContents(pill.querySelector('button'));
+      const inner = text.getBoundingClientRect(), outer = pill.getBoundingClientRect();
+      return inner.height > 40 && inner.top >= outer.top && inner.bottom <= outer.bottom;
+    }""")
+
+
+@pytest.mark.parametrize("name", ["late", "late-held"])
+def test_what_follows_a_notice_keeps_its_distance(stage: Any, name: str) -> None:
+    gap = """() => {
+      const [first, second] = document.querySelectorAll('#outcome > *');
+      return second.getBoundingClientRect().top - first.getBoundingClientRect().bottom;
+    }"""
+    assert stage(name).evaluate(gap) >= 8
+
+
+def test_a_heading_in_chinese_does_not_break_within_a_word(stage: Any) -> None:
+    lines = """() => {
+      const walker = document.createTreeWalker(document.querySelector('h1'), NodeFilter.SHOW_TEXT);
+      while (walker.nextNode()) {
+        const place = walker.currentNode.data.indexOf('订单'), word = document.createRange();
+        if (place < 0) continue;
+        word.setStart(walker.currentNode, place);
+        word.setEnd(walker.currentNode, place + 2);
+        return word.getClientRects().length;
+      }
+    }"""
+    assert stage("failed", "zh-Hans").evaluate(lines) == 1
+
+
 def test_a_number_of_four_digits_has_one_line(stage: Any) -> None:
     page = stage("approval-long-text")
     high = "getComputedStyle([...document.querySelectorAll('.lines > li')].at(-1), '::before').height"
@@ -239,9 +274,7 @@ def test_a_row_in_another_direction_keeps_label_and_value_together(
 ) -> None:
     scene = Scene(cases.service_case("approval", {"الاسم": "أحمد علي", "city": "Berlin"}, prompt="هل توافق؟"))
     page = windows(viewport=SMALL)
-    page.unroute_all()
-    page.route("**/scene", answering(scene.html()))
-    page.goto(f"{desk.url}/scene")
+    page.goto(desk.show(scene.html()))
     sides = page.evaluate(
         "[...document.querySelectorAll('.facts > div')].slice(0, 2).map(it => getComputedStyle(it).direction)"
     )

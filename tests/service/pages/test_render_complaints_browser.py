@@ -30,12 +30,6 @@ def frozen(route: Any) -> None:
     route.fulfill(body=path.read_bytes(), content_type=KINDS[path.suffix])
 
 
-def of_today(route: Any) -> None:
-    """Answer with the page of today; its style sheet and scripts come from the desk."""
-    name = route.request.url.rsplit("/", 1)[1].removesuffix(".html")
-    route.fulfill(body=html_of_today(name), content_type="text/html")
-
-
 @cache
 def html_of_today(name: str) -> str:
     return standing_scenes()[name].html()
@@ -50,15 +44,15 @@ def looks(browser: Any, desk: Desk) -> Iterator[dict[str, Look]]:
         page = windows[which] = context.new_page()
         page.set_default_timeout(PATIENCE * 1000)
         page.clock.install(time=NOW)
-    windows["today"].route("**/today/*", of_today)
-    windows["today"].route("**/live?*", lambda route: route.abort())
     windows["before"].route("**/*", frozen)
 
     def looking(which: str) -> Look:
         def look(name: str, *, large: bool = False, size: dict[str, int] | None = None) -> Any:
             page = windows[which]
             page.set_viewport_size(size or PHONE)
-            page.goto(f"{desk.url}/{which}/{name}.html")
+            page.goto(
+                f"{desk.url}/before/{name}.html" if which == "before" else desk.show(html_of_today(name))
+            )
             if large:
                 page.evaluate(
                     "document.documentElement.style.fontSize = '200%'; dispatchEvent(new Event('resize'))"
