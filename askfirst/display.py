@@ -201,9 +201,10 @@ class Display:
             words["approve"] = button
         if templates:
             words["templates"] = cast(JsonObject, templates)
-        for name in ("labels", "formats", "hints"):
-            if given := getattr(self, name):
-                words[name] = dict(given)
+        formats = {**_formats_in(templates), **self.formats}
+        for name, given in (("labels", self.labels), ("formats", formats), ("hints", self.hints)):
+            if given:
+                words[name] = cast(JsonObject, dict(given))
         for name in ("important", "consequences"):
             if given := getattr(self, name):
                 words[name] = list(given)
@@ -307,6 +308,15 @@ def parts(
         end = place.end()
     if end < len(words):
         found.append(Part(words[end:]))
+    return found
+
+
+def _formats_in(templates: Mapping[str, str]) -> dict[str, str]:
+    """The formats that templates give arguments, by argument; the first one counts."""
+    found: dict[str, str] = {}
+    for place in (place for words in templates.values() for place in _PLACE.finditer(words)):
+        if form := place[2].removeprefix(":"):
+            found.setdefault(place[1], form)
     return found
 
 

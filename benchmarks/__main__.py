@@ -13,7 +13,10 @@ ALL = ("core", "durable", "policy", "gate", "service", "client", "going_on", "pe
 def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in ALL]
     if unknown:
-        print(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(ALL)}", file=sys.stderr)
+        print(
+            f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(ALL)}, adapters and races",
+            file=sys.stderr,
+        )
         return 2
     missed = 0
     for name in names or ALL:

@@ -1,4 +1,7 @@
-"""An agent that asks in the terminal before it pays: type approve, deny with a reason, or edit with new arguments."""
+"""An agent that asks in the terminal before it pays: type approve, deny with a reason, or edit with new arguments.
+
+It needs the ``cli`` extra.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
     celery --app gate_celery worker
 
 The task's id is the key. It stays the same when the task is retried, and when the broker delivers the task of a
-killed worker to another worker; ``acks_late`` and ``reject_on_worker_lost`` make the broker do that.
+killed worker to another worker; ``acks_late`` and ``reject_on_worker_lost`` make the broker do that. It
+needs the ``sqlite`` extra, Celery and Redis.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     uvicorn gate_fastapi:app
 
 The order's number is the key. So a client may repeat its request, also after a crash of this process: a person is
-asked once, and the money is paid once.
+asked once, and the money is paid once. It needs the ``service`` extra.
 """
 
 from __future__ import annotations

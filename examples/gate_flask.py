@@ -3,7 +3,7 @@
     flask --app gate_flask run
 
 A `SyncGate` serves all threads of a process, and opens its store at its first use. So it also works in a server that
-forks its workers, such as gunicorn.
+forks its workers, such as gunicorn. It needs the ``sqlite`` extra, and Flask.
 """
 
 from __future__ import annotations

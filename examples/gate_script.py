@@ -2,7 +2,7 @@
 
 The first run asks and ends; no process waits meanwhile. A person decides on the page (``askfirst serve``, ``askfirst
 link``) or by ``askfirst answer``. The next run acts on the decision, and every later run returns the same result:
-nothing is paid twice.
+nothing is paid twice. It needs the ``service`` extra.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
     python examples/slack_bot.py                    your workspace: SLACK_BOT_TOKEN, SLACK_APP_TOKEN, SLACK_PEOPLE
 
 SLACK_PEOPLE has the people who may talk to the agent and decide: "T024BE7LD:U2147483697=Ada, T024BE7LD:U1234=Ben".
+
+It needs the extras ``delivery``, ``service``, ``slack`` and ``sqlite``.
 """
 
 from __future__ import annotations
@@ -52,13 +54,29 @@ def support(conversation: Conversation) -> AgentSpec:
     return AgentSpec("support", ScriptedModel([say] * 50), tools, policy=POLICY)
 
 
+def variables(*names: str) -> list[str]:
+    """The values of environment variables; without one of them the program ends with a sentence."""
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        sys.exit(f"set {', '.join(missing)}; or try it without an account: python {sys.argv[0]} --local")
+    return [os.environ[name] for name in names]
+
+
+def people_in(text: str) -> dict[str, str]:
+    """The people of a text such as ``1001=Ada, 1002=Ben``, by account."""
+    pairs = [each.strip().partition("=") for each in text.split(",")]
+    if not all(account and name for account, _, name in pairs):
+        sys.exit(f"the people are pairs of an account and a name, such as 1001=Ada, 1002=Ben; not {text!r}")
+    return {account: name for account, _, name in pairs}
+
+
 async def serve() -> None:
     """Serve the workspace that the environment names. Any number of these may run on one database."""
-    people = dict(each.strip().split("=", 1) for each in os.environ["SLACK_PEOPLE"].split(","))
+    bot_token, app_token, people = variables("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_PEOPLE")
     chat = SlackChat(
-        os.environ["SLACK_BOT_TOKEN"],
-        app_token=os.environ["SLACK_APP_TOKEN"],
-        people=people,
+        bot_token,
+        app_token=app_token,
+        people=people_in(people),
         base_url=os.environ.get("SLACK_API", "https://slack.com/api/"),
     )
     store = os.environ.get("DATABASE", "sqlite:///slack_bot.db")

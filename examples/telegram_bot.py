@@ -5,6 +5,8 @@
     python examples/telegram_bot.py                    your bot: TELEGRAM_BOT_TOKEN, TELEGRAM_PEOPLE
 
 TELEGRAM_PEOPLE has the people who may talk to the agent and decide: "1001=Ada, 1002=Ben".
+
+It needs the extras ``delivery``, ``service``, ``slack`` and ``sqlite``.
 """
 
 from __future__ import annotations
@@ -16,17 +18,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from local_telegram import TOKEN, USER, TelegramServer, telegram_server
-from slack_bot import program, support
+from slack_bot import people_in, program, support, variables
 
 from askfirst.chat import TelegramChat, serve_channels
 
 
 async def serve() -> None:
     """Serve the bot that the environment names; Telegram allows one listener for each bot."""
-    people = dict(each.strip().split("=", 1) for each in os.environ["TELEGRAM_PEOPLE"].split(","))
+    token, people = variables("TELEGRAM_BOT_TOKEN", "TELEGRAM_PEOPLE")
     chat = TelegramChat(
-        os.environ["TELEGRAM_BOT_TOKEN"],
-        people=people,
+        token,
+        people=people_in(people),
         base_url=os.environ.get("TELEGRAM_API", "https://api.telegram.org"),
     )
     store = os.environ.get("DATABASE", "sqlite:///telegram_bot.db")

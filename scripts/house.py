@@ -187,6 +187,9 @@ def describe(house: list[Room]) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    if unknown := set(arguments) - {"--check", "--rooms"}:
+        print(f"no such option: {', '.join(sorted(unknown))}; there are --check and --rooms", file=sys.stderr)
+        return 2
     house = rooms()
     problems = broken(house)
     if "--check" not in arguments:

@@ -38,10 +38,22 @@ def test_a_tools_words_are_filled_with_its_arguments() -> None:
     assert words["approve"] == "Pay 49.00 EUR"
     assert words["risk"] == "high"  # it cannot be undone
     assert words["description"] == "Pay money back."
+    assert words["formats"] == {"cents": "money:EUR"}, "the sentence's format counts for the value's own row"
     assert words["templates"] == {
         "sentence": "Pay back {cents:money:EUR} for order {order_id}",
         "approve": "Pay {cents:money:EUR}",
     }
+
+
+def test_a_format_of_its_own_goes_before_that_of_the_sentence() -> None:
+    @tool(sentence="Use {key:secret} for {cents:money:EUR}", formats={"cents": "number"})
+    def use(key: str, cents: int) -> str:
+        return key
+
+    words = use.words_for({"key": "k-1", "cents": 4900})
+    assert words is not None
+    assert words["sentence"] == "Use … for 49.00 EUR"
+    assert words["formats"] == {"key": "secret", "cents": "number"}
 
 
 def test_titles_and_formats_of_parameters_are_labels_and_formats() -> None:

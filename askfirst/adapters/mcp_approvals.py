@@ -67,9 +67,7 @@ class Approvals:
                 return key in self.running
             case "in doubt":
                 _, known = doubt_of(stored)
-                chosen = doubt_answer(known)
-                runs_again = isinstance(chosen, EscalateAnswer) and chosen.action == "retry"
-                return not runs_again and _is_over(known)
+                return not isinstance(doubt_answer(known), EscalateAnswer) and _is_over(known)
             case _:
                 known = stored.requests.get(CALL)
                 answer = None if known is None else known.answer

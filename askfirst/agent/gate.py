@@ -280,7 +280,7 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
     if answer.action == "abort":
         raise HitlAborted(answer.reason or f"{tool.name} was interrupted, and a person chose to stop")
     if answer.action == "skip":
-        return Refused(call, not_rerun(tool.name), trace)
+        return Refused(call, not_rerun(tool.name, answer.reason), trace)
     if answer.modified_params is None:
         return replace(again, trace=trace)
     args = parse_edit(tool, would_run, answer.modified_params)

@@ -196,9 +196,9 @@ def misfit(tool_name: str, faults: str) -> str:
     return f"{tool_name} was not run: the edited arguments do not fit. {faults}"
 
 
-def not_rerun(tool_name: str) -> str:
+def not_rerun(tool_name: str, reason: str | None) -> str:
     """Its end was unknown, and a person chose to skip it."""
-    return f"{tool_name} was not run again, as a person decided."
+    return f"{tool_name} was not run again, as a person decided" + (f": {reason}" if reason else ".")
 
 
 def misfit_rerun(tool_name: str, faults: str) -> str:

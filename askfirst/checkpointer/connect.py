@@ -37,9 +37,9 @@ def checkpointer_from_url(
     scheme, separator, rest = url.partition("://")
     kind = scheme.partition("+")[0].lower()
     if not separator or kind not in ("sqlite", "postgresql", "postgres", "mysql", "mariadb"):
+        given = repr(scheme) if separator else "a URL without a scheme"
         raise StoreError(
-            f"no store is known for {scheme if separator else 'that URL'!r}: "
-            "a store's URL begins with sqlite:///, postgresql:// or mysql://"
+            f"no store is known for {given}: a store's URL begins with sqlite:///, postgresql:// or mysql://"
         )
     options = _Options(lease_seconds=lease_seconds, owner=owner, clock=clock, encryption_key=encryption_key)
     if kind == "sqlite":

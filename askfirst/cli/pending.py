@@ -18,6 +18,7 @@ from askfirst.cli.find import AgentRequest, Item, pending_items, short, shortene
 from askfirst.cli.output import cells, console_for, exact_json, on_database, risk_patterns, say, span
 from askfirst.display import Risk
 from askfirst.service.case import Case
+from askfirst.service.notices import contents_of
 from askfirst.service.pages.decision import risk_of
 from askfirst.service.risk_patterns import RiskPatterns
 from askfirst.visible_text import visible
@@ -171,21 +172,25 @@ def _on_screen(lines: Sequence[Line], console: Console) -> list[TableLine]:
 
 def line_of(item: Item, patterns: RiskPatterns) -> Line:
     """An item as a line: its risk, what to do about it, and the beginning of its text."""
-    call = item.request.payload.gated_call if isinstance(item, AgentRequest) else None
-    sentence = sentence_of(item)
+    payload = item.request.payload if isinstance(item, AgentRequest) else None
+    call = None if payload is None else payload.gated_call
+    case, sentence = item.case, sentence_of(item)
+    risk = risk_of(case, patterns)
+    if payload is not None and payload.call is not None and call is None:  # a call in doubt
+        contents = contents_of(case, "this service", patterns=patterns)
+        sentence, risk = visible(contents.said), contents.risk
     if sentence is not None:
         what = sentence
     elif call is not None:
         what = f"{visible(call.tool_name)} {exact_json(call.args)}"
     else:
         what = visible(" ".join(item.prompt.split()))
-    case = item.case
     return Line(
         item.id,
         item.digits,
         item.created_at,
         item.expires_at,
-        risk_of(case, patterns),
+        risk,
         cut(visible(item.asker), _WIDEST_ASKER),
         cut(f"{verb_of(case)}: {what}", _LONGEST),
     )

@@ -126,7 +126,8 @@ def _from(item: Item) -> str:
     if isinstance(item, ServiceCase):
         return f"a service, by the API key {item.asker}"
     row = item.row
-    agent = "an agent" if item.agent_id is None else f"the agent {item.agent_id}"
+    name = next(reversed(item.request.agents), None) or item.agent_id
+    agent = "an agent" if name is None else f"the agent {name}"
     again = f", asked for the {row.round}. time" if row.round > 1 else ""
     return f"{agent}, thread {row.thread_id}, question {row.question_id}{again}"
 
@@ -140,9 +141,10 @@ def _until(expires_at: float | None, now: float) -> str:
 
 def _asked(item: AgentRequest, *, raw: bool) -> Iterator[Labelled]:
     payload = item.request.payload
-    if payload.gated_call is not None:
-        yield "tool", payload.gated_call.tool_name
-        yield from _values("arg", payload.gated_call.args, item.case, raw=raw)
+    if payload.shown_call is not None:
+        tool_name, args = payload.shown_call
+        yield "tool", tool_name
+        yield from _values("arg", args, item.case, raw=raw)
         if payload.approval_digest is not None:
             yield "digest", payload.approval_digest
     elif payload.questions_asked:

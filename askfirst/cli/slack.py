@@ -32,6 +32,8 @@ def slack() -> None:
 )
 def manifest(name: str, request_url: str | None) -> None:
     """Print the app's manifest, to paste at api.slack.com/apps: Create New App, From a manifest, JSON."""
+    if request_url is not None and not request_url.startswith("https://"):
+        raise click.UsageError(f"--request-url is an https URL that Slack can reach, not {request_url!r}.")
     say(json.dumps(app_manifest(name, request_url=request_url), indent=2))
 
 

@@ -11,10 +11,11 @@ from askfirst.gate.action import Action
 from askfirst.gate.outcomes import Approved, Refused, Stored
 from askfirst.messages import AssistantMessage, JsonObject, ToolCall, ToolResultMessage
 from askfirst.requests import ApproveAnswer, EscalateAnswer, StoredRequest, approves
+from askfirst.store.rows import GATE_RUN
 
 CALL = "call"
 """The id of the one call of a key: its request has this id, and its effect."""
-RUN = "gate"
+RUN = GATE_RUN
 PREFIX = "gate:"
 """The prefix of the thread ids under which keys are stored."""
 _LONGEST = 200
@@ -125,11 +126,17 @@ def doubt_id(attempt: int) -> str:
 
 
 def doubt_answer(known: StoredRequest | None) -> EscalateAnswer | Refused | None:
-    """What a person chose for an effect in doubt; None while nobody has answered."""
+    """A person's answer to run an effect in doubt again, or why it does not run; None while nobody has answered."""
     if known is None or known.status == "pending":
         return None
     if isinstance(known.answer, EscalateAnswer):
-        return known.answer
+        if known.answer.action == "retry":
+            return known.answer
+        why, said = (
+            "the call may have run before, and a person chose not to run it again",
+            known.answer.reason,
+        )
+        return Refused(f"{why}: {said}" if said else why, known.answered_by)
     return Refused(
         "the call may have run before, and nobody decided whether to run it again", known.answered_by
     )

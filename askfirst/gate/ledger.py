@@ -358,8 +358,6 @@ class Ledger:
         if isinstance(answer, Refused):
             return answer
         if answer is not None:
-            if answer.action != "retry":
-                return Refused("the call may have run before, and a person chose not to run it again")
             again = args if answer.modified_params is None else answer.modified_params
             granted = await self._start(key, stored, action, again, effect.attempt + 1)
             return None if granted is None else replace(granted, edited=answer.modified_params)

@@ -89,6 +89,11 @@ def configuration_file(environ: Mapping[str, str] | None = None) -> Path | None:
     return here if here.is_file() else None
 
 
+def _why_unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, without any of its content."""
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error.strerror)
+
+
 def read_configuration(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Configuration:
     """Read a configuration, by default from `configuration_file`. Raises `InvalidConfiguration` with every fault."""
     environ = os.environ if environ is None else environ
@@ -98,7 +103,7 @@ def read_configuration(file: Path | None = None, environ: Mapping[str, str] | No
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidConfiguration(str(file), [f"cannot be read: {type(error).__name__}"]) from None
+            raise InvalidConfiguration(str(file), [f"cannot be read: {_why_unreadable(error)}"]) from None
     reader = _Reader(text, environ, Path() if file is None else file.parent)
     made = reader.read()
     if reader.faults:
@@ -257,7 +262,7 @@ class _Reader:
             try:
                 return (self._folder / file).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
-                problem = f"the file {file} cannot be read: {type(error).__name__}"
+                problem = f"the file {file} cannot be read: {_why_unreadable(error)}"
                 self._add_fault((*at[:-1], f"{at[-1]}_file"), problem)
         return None
 

@@ -79,23 +79,25 @@ async def live(case_id: str, service: OpenService, request: Request, token: str 
             return Response(status_code=204, headers=_HEADERS)  # a browser does not reconnect after 204
     streams = service.quotas.streams
     stream_id = await streams.begin(f"page:{case.case_id}", address_of(request))
-    stream = states(service, case.case_id, browser_of(request).mark, opened)
+    stream = states(service, case, browser_of(request).mark, opened)
     return CountedStream(stream, streams, stream_id, _HEADERS)
 
 
 async def states(
-    service: Service, case_id: str, viewer: str | None, opened: Callable[[], Awaitable[Case]]
+    service: Service, case: Case, viewer: str | None, opened: Callable[[], Awaitable[Case]]
 ) -> AsyncIterator[bytes]:
     """The states of a case as server-sent events. Ends after a final state, or after `MOST_POLLS` polls.
 
     ``opened`` opens the case with the reader's link once more: the stream ends with the link.
     """
     yield b"retry: 3000\n\n"
-    cases, known = service.cases, None
+    cases, known, case_id = service.cases, None, case.case_id
+    call = None if case.payload is None else case.payload.call
+    look = partial(outcomes.pulse, case_id, "" if call is None else call.tool_call_id)
     with cases.followers.follow(case_id) as changed:
         for polls in range(MOST_POLLS):
             changed.clear()
-            pulse = await cases.engine.read(partial(outcomes.pulse, case_id))
+            pulse = await cases.engine.read(look)
             if pulse is None:
                 return
             if pulse != known or polls % HEARTBEAT_POLLS == 0:

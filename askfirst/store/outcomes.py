@@ -8,7 +8,7 @@ from sqlalchemy import and_, select
 
 from askfirst.store import tables
 from askfirst.store.case_tables import cases, keys
-from askfirst.store.rows import decode_text
+from askfirst.store.rows import GATE_RUN, decode_text
 from askfirst.store.statement import Statement, Transaction, param
 
 _E, _M = tables.effects.c, tables.messages.c
@@ -28,7 +28,7 @@ KEY_NAME = Statement(select(keys.c.name).where(keys.c.key_id == param("key_id"))
 
 
 AGENT_ID = Statement(
-    select(tables.runs.c.agent_id)
+    select(tables.runs.c.run_id, tables.runs.c.agent_id)
     .select_from(
         tables.threads.join(
             tables.runs,
@@ -71,7 +71,9 @@ def key_name(key_id: str) -> Transaction[str | None]:
 def agent_id(thread_id: str) -> Transaction[str | None]:
     """The id of the agent of a thread's current run; None if no agent of ours runs there."""
     rows = yield AGENT_ID, {"thread_id": thread_id}
-    return str(rows[0][0]) if rows else None
+    if not rows or rows[0][0] == GATE_RUN:
+        return None
+    return str(rows[0][1])
 
 
 _C, _G = cases.c, tables.continuations.c
@@ -87,7 +89,7 @@ PULSE = Statement(
     )
     .select_from(
         cases.outerjoin(
-            tables.effects, and_(_E.thread_id == _C.thread_id, _E.tool_call_id == _C.question_id)
+            tables.effects, and_(_E.thread_id == _C.thread_id, _E.tool_call_id == param("tool_call_id"))
         ).outerjoin(tables.continuations, _G.thread_id == _C.thread_id)
     )
     .where(_C.case_id == param("case_id"))
@@ -97,7 +99,10 @@ Pulse = tuple[int | str | None, ...]
 """A case's numbers, of which one differs whenever its page has something new to show."""
 
 
-def pulse(case_id: str) -> Transaction[Pulse | None]:
-    """The numbers by which a change is noticed, without reading the case itself; None if it is gone."""
-    rows = yield PULSE, {"case_id": case_id}
+def pulse(case_id: str, tool_call_id: str) -> Transaction[Pulse | None]:
+    """The numbers by which a change is noticed, without reading the case itself; None if it is gone.
+
+    ``tool_call_id`` is that of the call which the case is about; empty if there is none.
+    """
+    rows = yield PULSE, {"case_id": case_id, "tool_call_id": tool_call_id}
     return tuple(rows[0]) if rows else None

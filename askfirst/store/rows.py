@@ -17,6 +17,8 @@ ID_LENGTH = 255
 """How many characters an id has at most."""
 AT_ONCE = 50
 """How many threads one statement takes: to renew their leases, or to find them."""
+GATE_RUN = "gate"
+"""The id of each run of a gate, and of its agent. A gate has no agent of its own, so this is nobody's name."""
 
 
 class Writing(NamedTuple):

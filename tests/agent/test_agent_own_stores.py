@@ -96,3 +96,7 @@ async def test_it_is_closed_when_nobody_has_the_agent_any_more(tmp_path: Path) -
 def test_what_is_no_url_is_refused_at_once() -> None:
     with pytest.raises(StoreError, match="no store is known for 'redis'"):
         Agent(model=ScriptedModel([]), checkpointer="redis://localhost")
+    with pytest.raises(
+        StoreError, match="no store is known for a URL without a scheme: a store's URL begins"
+    ):
+        Agent(model=ScriptedModel([]), checkpointer="threads.db")

@@ -260,13 +260,17 @@ async def test_a_retry_with_arguments_that_only_the_tool_refuses_runs_nothing(
 async def test_skip_tells_the_model_that_the_outcome_is_unknown(rig: Rig, channel: bool) -> None:
     payer = Payer()
     await crashed(rig)
-    result = await answered(rig, agent_of(rig, payer, channel=channel), {"action": "skip"}, by="ada")
+    said = {"action": "skip", "reason": "Seen at the bank."}
+    result = await answered(rig, agent_of(rig, payer, channel=channel), said, by="ada")
     assert result.status == "completed"
     assert payer.began == []
     done = results(result.messages)["c1"]
     assert done.is_error
     assert "unknown" in done.text
-    assert done.details == {"hitl": {"decision": "human_skip", "answered_by": "ada"}}
+    assert "Seen at the bank." in done.text
+    assert done.details == {
+        "hitl": {"decision": "human_skip", "reason": "Seen at the bank.", "answered_by": "ada"}
+    }
     assert_continues(result.messages)
     assert (await rig.checkpointer.load("t")).effects == {}, "it is in doubt no longer"
 

@@ -274,7 +274,7 @@ def serving(
 
 def test_serve_answers_logs_json_and_stops(empty_folder: Path, unused_port: int) -> None:
     with serving(unused_port, cold=True) as (process, logged):
-        answered = httpx2.get(f"http://127.0.0.1:{unused_port}/review/x?token=secret")
+        answered = httpx2.get(f"http://127.0.0.1:{unused_port}/review/x?token=secret", timeout=PATIENCE)
         assert answered.status_code == 404
         process.send_signal(signal.SIGTERM)
         rest = process.communicate(timeout=PATIENCE)[1]
@@ -296,7 +296,7 @@ def test_what_the_operator_allows_is_said_by_options(shell: Shell, unused_port: 
     def opened(*options: str) -> httpx2.Response:
         with serving(unused_port, *options):
             url = f"http://127.0.0.1:{unused_port}/v1/reviews"
-            return httpx2.post(url, json=asking, headers={"Authorization": f"Bearer {key}"})
+            return httpx2.post(url, json=asking, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE)
 
     assert opened().status_code == 422
     refused = opened("--allow-default-approve", "--inline").json()

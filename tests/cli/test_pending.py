@@ -77,6 +77,21 @@ def test_a_request_that_is_a_case_too_is_listed_once_and_has_the_cases_id(shell:
     assert "Really?" in shell.here("show", adopted[0])
 
 
+def test_a_call_in_doubt_is_listed_and_shown_as_on_its_page(shell: Shell) -> None:
+    about: dict[str, Any] = {"tool_name": "transfer", "tool_call_id": "call", "args": {"cents": 4900}}
+    words = Display(sentence="Transfer {cents:money:EUR}").shown(about["args"])
+    details = {**about, "attempt": 1, "agent_path": ["treasury"]}
+    shell.ask(EscalateRequest(prompt="?", choices=["retry", "skip"], details=details, display=words))
+    sentence = "Transfer 49.00 EUR: it may or may not have happened"
+    line = shell.here("pending").splitlines()[1]
+    assert re.fullmatch(rf"[0-9a-f]{{8}}  -    high  treasury  decide: {sentence}", line)
+    shown = shell.here("show", line.split()[0])
+    assert f"decide │ {sentence}" in shown
+    assert "from │ the agent treasury, thread t1" in shown
+    assert "tool │ transfer" in shown
+    assert "arg │ cents = 49.00 EUR (4900)" in shown
+
+
 def test_every_way_to_say_which(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="One"), "q/1", "t/1")
     shell.ask(ConfirmRequest(prompt="Two"), "q/1", "t/2")

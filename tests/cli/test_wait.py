@@ -59,7 +59,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     try:
         while process.poll() is None:
             with suppress(httpx2.HTTPError):
-                if httpx2.get(f"{base_url}/readyz").status_code == 200:
+                if httpx2.get(f"{base_url}/readyz", timeout=PATIENCE).status_code == 200:
                     break
             time.sleep(0.05)
         assert process.poll() is None
@@ -91,7 +91,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
 def answer(link: re.Match[str], action: str, data: dict[str, Any] | None = None) -> None:
     """A person decides."""
     url = link[0].replace("?", "/respond?")
-    assert httpx2.post(url, json={"action": action, "data": data or {}}).status_code == 200
+    assert httpx2.post(url, json={"action": action, "data": data or {}}, timeout=PATIENCE).status_code == 200
 
 
 @pytest.mark.parametrize(("action", "code"), [("approve", 0), ("reject", 5)])

@@ -51,7 +51,7 @@ class Elsewhere:
     def answer(self, review_url: str, action: str = "approve") -> None:
         """Be the person."""
         page, _, query = review_url.partition("?")
-        httpx2.post(f"{page}/respond?{query}", json={"action": action}).raise_for_status()
+        httpx2.post(f"{page}/respond?{query}", json={"action": action}, timeout=PATIENCE).raise_for_status()
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def test_a_script_gets_its_outcome() -> None:
             outcome = client.request("POST", there.url, json=asked(), headers=there.headers)
             plain = client.request("GET", f"{there.served.url}/healthz")
             found = client.discover(there.served.url)
-            opened = httpx2.post(there.url, json=asked("Own HTTP?"), headers=there.headers)
+            opened = httpx2.post(there.url, json=asked("Own HTTP?"), headers=there.headers, timeout=PATIENCE)
             handled = client.handle(opened)
     assert isinstance(outcome, ReviewOutcome)
     assert outcome.action == "approve"
@@ -208,7 +208,9 @@ def test_ctrl_c_stops_a_script_and_the_next_one_goes_on(tmp_path: Path) -> None:
         said, _ = first.communicate(timeout=PATIENCE)
         assert (said, first.returncode) == ("interrupted\n", 130)
 
-        httpx2.post(f"{there.url}/{case_id}/cancel", headers=there.headers).raise_for_status()
+        httpx2.post(
+            f"{there.url}/{case_id}/cancel", headers=there.headers, timeout=PATIENCE
+        ).raise_for_status()
         second = run()
         said, _ = second.communicate(timeout=PATIENCE)
     # The same case, and no second link: only how it ended.

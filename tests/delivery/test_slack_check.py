@@ -76,6 +76,9 @@ def test_the_command_prints_a_manifest_and_what_is_missing() -> None:
     )
     assert made["settings"]["interactivity"]["request_url"] == "https://a.example/s"
     assert not made["settings"]["socket_mode_enabled"]
+    refused = CliRunner().invoke(askfirst, ["slack", "manifest", "--request-url", "a.example/s"])
+    assert refused.exit_code == 2
+    assert "--request-url is an https URL that Slack can reach, not 'a.example/s'" in refused.output
     said = subprocess.run(
         [sys.executable, "-m", "askfirst.cli", "slack", "check"],
         env={},

@@ -293,6 +293,18 @@ async def test_a_body_that_was_cut_off_is_a_persons_to_decide(
     assert asked[1].request.payload.call is not None
 
 
+@pytest.mark.parametrize("choice", ["skip", "abort"])
+async def test_who_does_not_run_a_lost_body_again_says_why(gate: Gate, bank: Bank, choice: str) -> None:
+    bank.error = asyncio.CancelledError()
+    answering(gate, {"decision": "approve"}, {"action": choice, "reason": "Seen at the bank."})
+    with pytest.raises(asyncio.CancelledError):
+        await gate.call(bank.refund, ARGS, key="k")
+    outcome = await gate.call(bank.refund, ARGS, key="k")
+    assert isinstance(outcome, Denied)
+    assert outcome.reason.endswith("chose not to run it again: Seen at the bank.")
+    assert outcome.by == "ada"
+
+
 @pytest.mark.parametrize("effect", ["idempotent"])
 async def test_an_idempotent_body_that_was_cut_off_runs_again(gate: Gate, bank: Bank, effect: str) -> None:
     bank.error = asyncio.CancelledError()
@@ -354,6 +366,7 @@ async def test_a_guarded_function_keeps_what_it_is(gate: Gate) -> None:
             "sentence": "Pay back {cents:money:EUR} for {order}",
             "approve": "Pay {cents:money:EUR}",
         },
+        "formats": {"cents": "money:EUR"},
         "description": "Pay money back.",
         "risk": "high",
     }

@@ -521,7 +521,7 @@ def _afterwards() -> dict[str, Scene]:
         "known-you": after("answered", by=None, is_yours=True),
         "next-round": after("changes_asked", named, has_next=True, is_yours=True),
         "next-round-named": Scene(
-            named, _standing("changes_asked", named, is_yours=True), sight={"nonce": ""}
+            named, _standing("changes_asked", named, has_next=True, is_yours=True), sight={"nonce": ""}
         ),
         "known-login": known("login", seq=41, hash="ab" * 32),
         "known-code": known("email_code", via="page"),

@@ -17,6 +17,7 @@ from types import ModuleType
 import httpx2
 import pytest
 from kit.paths import ROOT
+from kit.patience import PATIENCE
 from kit.terminal_screens import ENV, screen
 from kit.warm_python import warm_python
 
@@ -59,7 +60,7 @@ def played(demo: ModuleType, *, auto: bool = True) -> tuple[int, list[tuple[str,
 def answer(link: str, action: str, data: dict[str, str]) -> None:
     at, _, token = link.partition("?")
     body = {"action": action, "data": data}
-    sent = httpx2.post(f"{at}/respond?{token}", json=body, trust_env=False)
+    sent = httpx2.post(f"{at}/respond?{token}", json=body, trust_env=False, timeout=PATIENCE)
     assert sent.status_code == 200, sent.text
 
 

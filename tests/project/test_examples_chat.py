@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,40 @@ def test_a_bot_tells_its_story_on_this_machine(name: str, tmp_path: Path) -> Non
     lines = done.stdout.splitlines(keepends=True)
     posted = [each.replace(each.split("It ran: ")[1], "ID\n") if _is_id(each) else each for each in lines]
     assert "".join(posted) == STORY[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (
+            "slack_bot.py",
+            {"SLACK_BOT_TOKEN": "xoxb-1"},
+            "set SLACK_APP_TOKEN, SLACK_PEOPLE; or try it without an account",
+        ),
+        (
+            "telegram_bot.py",
+            {"TELEGRAM_BOT_TOKEN": "1:a", "TELEGRAM_PEOPLE": "Ada"},
+            "the people are pairs of an account and a name",
+        ),
+    ],
+)
+def test_a_bot_without_its_settings_says_what_to_set(
+    name: str, given: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLACK_", "TELEGRAM_"))}
+    command = [sys.executable, str(ROOT / "examples" / name)]
+    done = subprocess.run(  # noqa: S603
+        command,
+        cwd=tmp_path,
+        env={**kept, **given},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == 1
 
 
 def _is_id(line: str) -> bool:

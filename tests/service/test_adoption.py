@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from kit.running_service import BROWSER, HandClock, Served, serving, until
 from kit.stores import CALL, asked, prompt, said
 
-from askfirst import Agent, tool
+from askfirst import Agent, Gate, tool
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.gate.action import Action
 from askfirst.hitl import CheckpointedChannel, ask_user_tool
 from askfirst.ids import new_id
 from askfirst.messages import AssistantMessage, ToolCall, call_digest
@@ -551,3 +552,15 @@ async def test_a_page_names_the_agent_that_asks_a_question(tmp_path: Path) -> No
 
         _, page = await asyncio.gather(agent.prompt("Book"), person())
         assert "<strong><bdi>travel-desk</bdi></strong> asks you" in page
+
+
+async def test_a_page_names_nobody_for_a_gate_without_a_name(tmp_path: Path) -> None:
+    async with checkpointer_from_url(f"sqlite:///{tmp_path}/gate.db") as store, serving(store) as served:
+        async with Gate(store) as gate:
+            await gate.open("k", Action(tool="wire", args={"cents": 5}))
+        rig = Rig(served, store, HandClock(), [])
+        [open_request] = await store.pending()
+        case_id = await rig.case(case_id_of(open_request.thread_id, open_request.question_id, 1))
+        page = (await served.http.get(await review_link(served.app, case_id), headers=BROWSER)).text
+        assert "<strong>An agent</strong> asks" in page
+        assert "<bdi>gate</bdi>" not in page

@@ -23,6 +23,12 @@ def test_a_file_keeps_every_word_but_its_comments(name: str) -> None:
     assert not re.search(r"(?m)^\s|^//", plain)
 
 
+def test_a_style_sheet_has_no_needless_blanks() -> None:
+    style = re.sub(r'"[^"]*"', '""', assets()["page.css"].content.decode())
+    assert not re.search(r"[;{}]\n|[:,] | \{", style)
+    assert "calc(var(--gutter) + 2ch)" in style
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_no_text_of_a_file_goes_over_a_line_s_end(name: str) -> None:
     """Else taking the indentation away would change the text."""

@@ -95,7 +95,10 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
     written(tmp_path, WHOLE)
     assert configuration_file({}) == Path("askfirst.toml")
     assert configuration_file({"ASKFIRST_CONFIG": "other.toml"}) == Path("other.toml")
-    with pytest.raises(InvalidConfiguration, match=r"other\.toml: cannot be read: FileNotFoundError"):
+    with pytest.raises(InvalidConfiguration, match=r"other\.toml: cannot be read: No such file or directory"):
+        read_configuration(None, {"ASKFIRST_CONFIG": "other.toml"})
+    (tmp_path / "other.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(InvalidConfiguration, match=r"other\.toml: cannot be read: it is not UTF-8"):
         read_configuration(None, {"ASKFIRST_CONFIG": "other.toml"})
 
 
@@ -133,7 +136,7 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
             f'token = "{TOKEN}"',
             "line 19: token is a secret and does not belong in this file: name a file with token_file or a",
         ),
-        ('"smtp-url"', '"gone"', "line 14: the file gone cannot be read: FileNotFoundError"),
+        ('"smtp-url"', '"gone"', "line 14: the file gone cannot be read: No such file or directory"),
         ('"Ada Lovelace <ada@a.example>"', '"<"', "line 22: '<' names nobody"),
         (
             'smtp_url_file = "smtp-url"',

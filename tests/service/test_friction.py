@@ -96,6 +96,46 @@ async def test_rejecting_takes_one_whatever_the_risk(checkpointer: SqlCheckpoint
         assert ((await case_now(served)).result or {})["action"] == "reject"
 
 
+ITEMS = [{"id": f"i{n}", "title": f"Account <{n}>"} for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("label", "chosen", "button", "heading"),
+    [
+        ("Delete {n}", "0 3", "Delete 2", "Confirm 2 of 60?"),
+        ("Delete {n}", " ".join(map(str, range(60))), "Delete 60", "Confirm all 60?"),
+        (None, "0 3", "Confirm 2 of 60", "Confirm 2 of 60?"),
+        ("Delete", "0 3", "Delete", "Confirm 2 of 60?"),
+    ],
+)
+@on_sqlite
+async def test_the_second_step_says_which_items_and_how_many(
+    checkpointer: SqlCheckpointer, label: str | None, chosen: str, button: str, heading: str
+) -> None:
+    async with serving(checkpointer) as served:
+        given: dict[str, Any] = {"context": {"items_to_confirm": ITEMS}, "risk": "high"}
+        case = await (await served.agent()).open("confirmation", **given, approve_label=label)
+        page = await case.form(action="confirm", confirmed_items=chosen.split())
+        assert f'<h1 tabindex="-1" autofocus>{heading}</h1>' in page.text
+        assert re.search(rf"id=\"go\"[^>]*>{re.escape(button)}</button>", page.text)
+        places = chosen.split()
+        for place in (0, 3, 4, 49, 50):
+            is_there = f">Account &lt;{place}&gt;</li>" in page.text
+            assert is_there == (str(place) in places and places.index(str(place)) < 50), place
+        assert ("Items 51 to 60 are not shown here" in page.text) == (len(places) == 60)
+
+
+@on_sqlite
+async def test_the_second_step_of_a_selection_names_what_was_chosen(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        given: dict[str, Any] = {"context": {"items": ITEMS[:3], "multiple": False}, "risk": "high"}
+        case = await (await served.agent()).open("selection", **given, approve_label="Close {title}")
+        page = await case.form(action="select", selected="1")
+        assert re.search(r'id="go"[^>]*>Close Account &lt;1&gt;</button>', page.text)
+        assert ">Account &lt;1&gt;</li>" in page.text
+        assert "Account &lt;2&gt;" not in page.text
+
+
 @on_sqlite
 async def test_a_confirmation_of_something_else_does_not_count(checkpointer: SqlCheckpointer) -> None:
     async with serving(checkpointer) as served:

@@ -18,7 +18,7 @@ from askfirst.checkpointer.base import RunRecord
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.display import steps_before
 from askfirst.messages import AssistantMessage, JsonObject, TextPart, ToolCall, ToolResultMessage, Usage
-from askfirst.requests import AskRequest, HitlRequest, Option, Question
+from askfirst.requests import AskRequest, EscalateRequest, HitlRequest, Option, Question
 from askfirst.service.adoption import case_id_of
 from askfirst.service.case import Case
 from askfirst.service.embedding import review_link
@@ -100,6 +100,34 @@ async def test_a_page_hears_of_everything_that_happens(checkpointer: SqlCheckpoi
         outcome = (await sight(served)).standing.outcome
         assert outcome is not None
         assert (outcome.state, outcome.text) == ("done", "Paid 49.00 EUR")
+
+
+@each_store
+async def test_a_page_about_a_call_in_doubt_follows_the_next_attempt(checkpointer: SqlCheckpointer) -> None:
+    about: JsonObject = {"tool_name": "send", "tool_call_id": "call-1", "args": {"n": 1}, "attempt": 1}
+    payload = EscalateRequest(prompt="?", choices=["retry", "skip"], details=about)
+    clock = HandClock()
+    async with serving(checkpointer, clock=clock) as served:
+        request = HitlRequest(question_id="call-1:escalate:1", payload=payload, created_at=clock.time)
+        fence, _ = await asked(checkpointer, "t", approval(created_at=clock.time))
+        await checkpointer.settle("t", "call-1", {"decision": "approve"}, by="ann", via="test")
+        fence = await checkpointer.commit("t", said(started=[effect()]), fence=fence, acquire=True)
+        fence = await checkpointer.commit("t", said(opened=[request], release=True), fence=fence)
+        doubt = case_id_of("t", request.question_id, 1)
+
+        async def known() -> bool:
+            return await served.service.cases.engine.read(partial(case_store.shown, doubt)) is not None
+
+        await until(known)
+        stream = states(served.http, await review_link(served.app, doubt))
+        await following(stream, "open")
+        await checkpointer.settle("t", request.question_id, {"action": "retry"}, by="ann", via="test")
+        await following(stream, "sent")
+        fence = await checkpointer.commit("t", said(started=[effect(attempt=2)]), fence=fence, acquire=True)
+        await following(stream, "running")
+        result = said(ToolResultMessage("call-1", "send", "Paid 49.00 EUR"), ended=["call-1"])
+        await checkpointer.commit("t", result, fence=fence)
+        await following(stream, "done")
 
 
 @on_sqlite

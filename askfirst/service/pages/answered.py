@@ -12,7 +12,7 @@ from askfirst.protocol import Form, FormField, sensitive_keys
 from askfirst.service.case import Case
 from askfirst.service.pages.choices import choices_of
 from askfirst.service.pages.fields import label_of
-from askfirst.service.pages.inert_text import Html, Passage, marked, passage
+from askfirst.service.pages.inert_text import Html, Passage, clipped, marked, passage
 from askfirst.service.pages.language import Language
 from askfirst.service.verification import Asked
 
@@ -140,3 +140,63 @@ def _distinct(choices: Iterable[tuple[str, str]]) -> dict[str, str]:
     known = list(choices)
     times = Counter(label for _, label in known)
     return {value: label if times[label] == 1 else f"{label} ({value})" for value, label in known}
+
+
+# What a further step (the second one, or that with the code) repeats of the decision that was pressed.
+
+
+_MOST_TITLES = 50
+_LONGEST_TITLE = 300
+_LONGEST_ON_BUTTON = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The items that were chosen: the titles of the first ones, and how many of how many."""
+
+    titles: tuple[Html, ...]
+    count: int
+    of: int
+
+
+def further_words(
+    case: Case, action: str, data: Mapping[str, Any], words: Mapping[str, Any], language: Language
+) -> dict[str, Any]:
+    """The words of a further step: what was chosen, and its number or its title on the button.
+
+    ``words`` are those of the page of the decision: see `askfirst.service.pages.frame.button_labels`.
+    """
+    ids = next((data[name] for name in _PICKED if isinstance(data.get(name), list)), None)
+    if case.type == "escalation" and action not in ("retry", ""):  # a choice of an agent's own
+        return {"chosen": None, "verb": Html(f"<bdi>{marked(action)}</bdi>")}
+    titles = _distinct([(choice.id, choice.name) for choice in choices_of(case)])
+    if ids is None or not titles:
+        return {"chosen": None}
+    names = [titles[each] for each in cast("list[str]", ids) if each in titles]
+    shown = tuple(clipped(name, _LONGEST_TITLE) for name in names[:_MOST_TITLES])
+    return {"chosen": Chosen(shown, len(names), len(titles))} | _verb_for(
+        case, names, titles, words, language
+    )
+
+
+def _verb_for(
+    case: Case,
+    names: Sequence[str],
+    titles: Mapping[str, str],
+    words: Mapping[str, Any],
+    language: Language,
+) -> dict[str, Any]:
+    template: Html | None = words["verb_template"]
+    if case.type == "confirmation":
+        key = "confirm.all" if len(names) == len(titles) else "confirm.n"
+        ours = language.say(key, n=len(names), m=len(titles))
+        means = None if words["yes_means"] is None else ours
+        if template is not None:
+            return {"verb": Html(template.replace("{n}", str(len(names)))), "yes_means": means}
+        is_ours = words["verb"] == language.say("confirm.yes")
+        return {"verb": ours if is_ours else words["verb"], "yes_means": means}
+    if template is None or len(names) != 1:
+        return {}
+    (name,) = names
+    title = name if len(name) <= _LONGEST_ON_BUTTON else f"{name[: _LONGEST_ON_BUTTON - 1]}…"
+    return {"verb": Html(template.replace("{title}", marked(title)))}

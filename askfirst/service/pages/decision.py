@@ -7,6 +7,7 @@ large the case is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -35,6 +36,7 @@ from askfirst.service.pages.rows import marked_lines, rows_of
 from askfirst.service.risk_patterns import NO_PATTERNS, RiskPatterns
 from askfirst.wording import wording_faults, wording_in, words_in
 
+_AMOUNT = re.compile(r"-?[\d.,]+ [A-Z]{3}")
 _LONGEST_LABEL = 120
 _LONGEST_NAME = 300
 """The limit for a name, such as that of an asker or a rule, in bytes of HTML."""
@@ -413,8 +415,9 @@ def _sentence(case: Case, words: JsonObject, values: Mapping[str, Any], style: S
 
 
 def _unbroken(value: Html) -> Html:
-    """A value that must not wrap at its hyphens, such as a host's name or an order's number."""
-    return Html(f'<span class="keep">{value}</span>') if "-" in value and " " not in value else value
+    """A value that must not wrap: a name with hyphens, such as a host's, or an amount with its currency."""
+    is_whole = ("-" in value and " " not in value) or _AMOUNT.fullmatch(value) is not None
+    return Html(f'<span class="keep">{value}</span>') if is_whole else value
 
 
 def _with_error_as_code(case: Case, words: JsonObject) -> JsonObject:
@@ -433,7 +436,10 @@ def _done(
 ) -> Html | None:
     if template is None:
         return None
-    return Html("".join(_in_line(it.text) for it in parts(template, values, formats, style)))
+    pieces = parts(template, values, formats, style)
+    return Html(
+        "".join(_in_line(it.text) if it.argument is None else _unbroken(_in_line(it.text)) for it in pieces)
+    )
 
 
 def _one(text: str, source: Literal["sentence", "title", "name", "words"]) -> Sentence:

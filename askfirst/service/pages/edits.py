@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from pydantic_core import from_json
 
 from askfirst.display import parts
-from askfirst.formats import CODE, Style
+from askfirst.formats import CODE, Style, style_for
 from askfirst.messages import JsonObject
 from askfirst.service.case import Case
 from askfirst.service.pages.decision import words_for
@@ -173,7 +173,7 @@ def edit_fields(
 
     They are filled with ``values``, else with the original values. ``words`` are those of the tool's author.
     """
-    maker = _Fields(editable.schema, faults, language)
+    maker, style = _Fields(editable.schema, faults, language), style_for(language.tag)
     found: list[EditField] = []
     given = islice(enumerate(editable.values.items()), first, first + ROWS)
     for place, (name, original) in room.some(given, _FIELD):
@@ -187,7 +187,7 @@ def edit_fields(
         made = replace(made, word=_said(words, "labels", name))
         if not made.unit:  # a hint is about the value itself, and may name another unit than the field has
             made = replace(made, hint=_said(words, "hints", name))
-        found.append(_compared(made, name, original, value, form, room))
+        found.append(_compared(made, Compared({name: original}, {name: value}, {name: form}), room, style))
     return found
 
 
@@ -223,15 +223,14 @@ def _weight(it: EditField) -> int:
     )
 
 
-def _compared(made: EditField, name: str, original: Any, value: Any, form: str, room: Room) -> EditField:
+def _compared(made: EditField, it: Compared, room: Room, style: Style) -> EditField:
     """The field, with the difference from the original value if the person changed it."""
-    if isinstance(value, AsJson):
-        value = value.value
-    if isinstance(value, Unread | Mistyped):
+    values = {name: given.value if isinstance(given, AsJson) else given for name, given in it.after.items()}
+    if any(isinstance(given, Unread | Mistyped) for given in values.values()):
         return replace(made, is_changed=True)
-    if made.control == "fixed" or not differ({"": original}, {"": value}):
+    if made.control == "fixed" or not differ(it.before, values):
         return made
-    found = changes(Compared({name: original}, {name: value}, {name: form}), room)[0]
+    found = changes(replace(it, after=values), room, style=style)[0]
     return replace(made, is_changed=True, difference=found.lines)
 
 

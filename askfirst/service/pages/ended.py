@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from askfirst.service.case import Case
 from askfirst.service.case_state import CaseState, Trail
 from askfirst.service.pages.decision import ACTING
-from askfirst.service.pages.frame import AskerLine, Heading, Moment, moment, time_ago
+from askfirst.service.pages.frame import (
+    AskerLine,
+    Heading,
+    Moment,
+    moment,
+    own_action,
+    time_ago,
+    what_was_done,
+)
 from askfirst.service.pages.inert_text import Html, Passage, clipped, marked, passage
 from askfirst.service.pages.language import Language
 from askfirst.service.pages.sight import Sight
@@ -28,6 +36,7 @@ class Event:
     said: Html
     at: Moment | None = None
     small: Html | None = None
+    is_failure: bool = False
     now: bool = False
 
 
@@ -61,24 +70,31 @@ def ended_heading(
     standing = sight.standing
     if standing.state == "done" and done is not None:
         return done
-    doubt = sight.decision.doubt
-    if doubt is not None and standing.state == "rejected" and language.has(f"doubt.{standing.action}"):
-        found = language.say(f"doubt.{standing.action}")
-        return language.say("ended.found", found=found, what=sight.decision.sentence.html)
+    what = heading.html
+    if sight.decision.doubt is not None and standing.state not in ("expired", "cancelled"):
+        what = (
+            sight.decision.sentence.html
+        )  # somebody has decided, so the heading no longer says that it is in doubt
+        if is_found(standing):
+            return language.say("ended.found", found=language.say(f"doubt.{standing.action}"), what=what)
     kind = _kind(case, standing)
     is_failed = standing.state == "failed" and not _is_stuck(standing)
     if kind != "declined" and (standing.state in ("expired", "cancelled", "done") or is_failed):
-        return language.say(f"ended.{standing.state}", what=heading.html)
+        return language.say(f"ended.{standing.state}", what=what)
     if standing.is_yours and language.has(f"you.{kind}"):
-        return language.say(f"you.{kind}", what=heading.html)
+        return language.say(f"you.{kind}", what=what)
     known_at = None if standing.is_claimed or standing.state == "held" else standing.at
     if standing.by and known_at is not None and language.has(f"other.{kind}"):
         name, ago = Html(f"<bdi>{marked(standing.by)}</bdi>"), time_ago(known_at, now, language)
-        return language.say(f"other.{kind}", name=name, ago=ago, what=heading.html)
+        return language.say(f"other.{kind}", name=name, ago=ago, what=what)
     if language.has(f"ended.{kind}") and kind not in _NO_KINDS:
-        return language.say(f"ended.{kind}", what=heading.html)
-    action = Html(f"<bdi>{marked(standing.action or '')}</bdi>")
-    return language.say("ended.other", action=action, what=heading.html)
+        return language.say(f"ended.{kind}", what=what)
+    return language.say("ended.other", action=own_action(standing.action, language), what=what)
+
+
+def is_found(standing: CaseState) -> bool:
+    """Whether the decision about a call in doubt, held or not, is what the person found: it is not run again."""
+    return standing.state in ("held", "rejected") and standing.action in ("skip", "abort")
 
 
 def _kind(case: Case, standing: CaseState) -> str:
@@ -200,17 +216,12 @@ def timeline(case: Case, sight: Sight, asker: AskerLine, language: Language) -> 
     else:
         events.append(Event(_decided(case, standing, trail, language), at))
     events += _afterwards(standing, language)
-    last = events[-1]
-    return [*events[:-1], Event(last.said, last.at, last.small, now=True)]
+    return [*events[:-1], replace(events[-1], now=True)]
 
 
 def _decided(case: Case, standing: CaseState, trail: Trail, language: Language) -> Html:
     kind = _kind(case, standing)
-    what = (
-        language.say(f"did.{kind}")
-        if language.has(f"did.{kind}")
-        else Html(f"<bdi>{marked(standing.action or '')}</bdi>")
-    )
+    what = what_was_done(kind, language)
     if standing.by is None:
         return language.say(f"since.decided.{'you' if standing.is_yours else 'link'}", what=what)
     name = Html(f"<bdi>{marked(standing.by)}</bdi>")
@@ -242,7 +253,7 @@ def _afterwards(standing: CaseState, language: Language) -> list[Event]:
     if standing.state in _SINCE and standing.outcome is not None and not _is_stuck(standing):
         small = language.say("since.live") if standing.state in ("sent", "running") else None
         at = moment(standing.outcome.since, language)
-        return [Event(language.say(_SINCE[standing.state]), at, small)]
+        return [Event(language.say(_SINCE[standing.state]), at, small, standing.state == "failed")]
     goes_on = standing.goes_on
     if goes_on is None:
         return []
@@ -254,7 +265,8 @@ def _afterwards(standing: CaseState, language: Language) -> list[Event]:
             if goes_on.next_at is None
             else language.say("since.next", time=_time(goes_on.next_at, language))
         )
-        small = Html(f"{later}. {language.say('since.kept')}")
-        return [Event(language.say("since.stuck", error=error, n=goes_on.attempts), None, small)]
+        return [
+            Event(language.say("since.stuck", error=error, n=goes_on.attempts), at, later, is_failure=True)
+        ]
     key = {"due": "since.due", "running": "since.running", "done": "since.went"}[goes_on.state]
     return [Event(language.say(key), at)]

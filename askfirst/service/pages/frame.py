@@ -18,7 +18,7 @@ from askfirst.visible_text import visible
 _HOUR, _SOON = 3_600, 300
 _LONGEST_HEADING = 240
 _HEADING_LINES = 3
-_ALARMING = ("production", "irreversible", "access", "data")
+_ALARMING = ("production", "irreversible")
 _COSTLY = ("money", "external", "people")
 _SCRIPT_WORDS = {
     "left": "left",
@@ -114,9 +114,9 @@ def ended_pill(
     if is_declined:
         kind, key = "", "pill.declined"
     elif is_other_try:
-        kind, key = _ENDED["changes_asked"]
-    elif was_doubt and standing.state == "rejected":
-        key = "pill.decided"
+        kind, key = ("", "pill.decided") if standing.has_next else _ENDED["changes_asked"]
+    elif was_doubt and standing.state in ("held", "rejected"):
+        kind, key = "", "pill.decided"
     elif standing.state == "held" and standing.action in _LEFT_ALONE:
         kind, key = "", "pill.rejected"
     elif standing.state in ("held", "answered") and standing.action not in ("approve", "edit"):
@@ -148,6 +148,11 @@ class AskerLine:
     ago: Html
     under: list[Html]
     line: str
+
+    @property
+    def plain(self) -> str:
+        """The catalogue key for a page whose heading is our own, so that no words of the asker follow."""
+        return "asker" if self.line == "asker.words" else self.line
 
 
 def time_ago(at: float, now: float, language: Language) -> Html:
@@ -308,6 +313,16 @@ def unopened_text(decision: Decision, language: Language) -> Html | None:
     lines = sum(it.last - it.first + 1 for it in decision.unopened if it.unit == "lines")
     others = any(it.unit != "lines" for it in decision.unopened)
     return language.say("unopened") if others or not lines else language.say("unopened.lines", n=lines)
+
+
+def what_was_done(action: str, language: Language) -> Html:
+    """A decision in words, such as "Approved"."""
+    return language.say(f"did.{action}") if language.has(f"did.{action}") else own_action(action, language)
+
+
+def own_action(action: str | None, language: Language) -> Html:
+    """An action that the catalogue does not know, such as an agent's own choice, in quotation marks."""
+    return language.say("quoted", words=Html(f"<bdi>{clipped(action or '')}</bdi>"))
 
 
 _STEP = 1_300  # bytes of HTML; the server has cut a step to 400 characters

@@ -16,7 +16,7 @@ from askfirst.protocol import visible_fields
 from askfirst.service.answers import given_reason
 from askfirst.service.case import Case
 from askfirst.service.case_state import case_state_of
-from askfirst.service.pages.answered import answers_of, filled_in, proof_fields, questions
+from askfirst.service.pages.answered import answers_of, filled_in, further_words, proof_fields, questions
 from askfirst.service.pages.choices import (
     Reading,
     choices_of,
@@ -308,6 +308,7 @@ class _Page:
             "text_at": f"{self.place.address('/text')}&row=",
             "here_without_lang": self.place.address(with_language=False),
             "script_words": script_words(language),
+            "now": self.now,
             "live": self.place.address("/live") if follows else None,
             "version": case.version,
             "pencils": is_open and case.type == "approval" and "edit" in case.actions and call is not None,
@@ -334,8 +335,9 @@ class _Page:
         )
 
     def _previous_url(self) -> str | None:
-        has_one = bool(self.sight.nonce) and self.sight.previous is not None
-        return self.place.address("/previous") if has_one else None
+        return (
+            self.place.address("/previous") if self.sight.nonce and self.sight.previous is not None else None
+        )
 
     def _lack(self) -> Html | None:
         """A sentence on why this reader can only reject; None if they can also approve."""
@@ -388,12 +390,12 @@ class _Page:
         problems = listed(self.language, facts["faults"], {})
         facts["back_to"] = None if self.case.type in ("approval", "escalation") else self.reading.part
         if stage == "code":
-            return self.fill("code.html", facts | {"problems": problems})
+            said = further_words(self.case, "", facts["values"], facts, self.language)
+            return self.fill("code.html", facts | said | {"problems": problems})
         if (second := self.sight.second) is not None:
             facts |= self.frame(second.decision) | {"second": second, "problems": problems}
-            if self.case.type == "escalation" and second.action != "retry":  # a choice of an agent's own
-                facts["verb"] = Html(f"<bdi>{marked(second.action)}</bdi>")
-            return self.fill("second.html", facts)
+            said = further_words(self.case, second.action, facts["values"], facts, self.language)
+            return self.fill("second.html", facts | said)
         if self.case.type in ("approval", "escalation"):
             return self._decision(facts, step, stage)
         if self.case.type in ("selection", "confirmation"):

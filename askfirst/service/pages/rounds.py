@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from askfirst.formats import style_for
 from askfirst.service.case import Case
 from askfirst.service.case_state import Previous
 from askfirst.service.pages.decision import values_of
 from askfirst.service.pages.edits import formats_of
-from askfirst.service.pages.frame import moment
+from askfirst.service.pages.frame import moment, what_was_done
 from askfirst.service.pages.inert_text import Html, Passage, marked, passage
 from askfirst.service.pages.language import Language
 from askfirst.service.pages.page_size import Room
@@ -29,8 +30,6 @@ class Round:
     """What was decided about the previous round, by whom and when; None if nothing was."""
     note: Passage | None
     changes: list[Change]
-    asked: Html
-    """Who wrote the note, in a sentence that it follows."""
 
 
 def round_of(
@@ -42,20 +41,10 @@ def round_of(
     changed: list[Change] = []
     if previous.args is not None and (case.payload is None or case.payload.shown_call is not None):
         compared = Compared(previous.args, values_of(case), formats_of(case), "was", "")
-        changed = changes(compared, room, rows)
+        changed = changes(compared, room, rows, style_for(language.tag))
     note = passage(previous.note, "said", 4) if previous.note else None
     before = _decided(previous, language)
-    return Round(
-        previous.number + 1, before, note, [it for it in changed if it.changed], _asked(previous, language)
-    )
-
-
-def _asked(previous: Previous, language: Language) -> Html:
-    if previous.is_yours:
-        return language.say("round.asked.you")
-    if previous.by is None:
-        return language.say("round.asked")
-    return language.say("round.asked.by", name=_name(previous.by))
+    return Round(previous.number + 1, before, note, [it for it in changed if it.changed])
 
 
 def _name(name: str) -> Html:
@@ -63,9 +52,9 @@ def _name(name: str) -> Html:
 
 
 def _decided(previous: Previous, language: Language) -> Html | None:
-    if previous.action is None or previous.at is None or not language.has(f"did.{previous.action}"):
+    if previous.action is None or previous.at is None:
         return None
-    what = language.say(f"did.{previous.action}")
+    what = what_was_done(previous.action, language)
     if previous.is_yours:
         said = language.say("since.decided.you", what=what)
     elif previous.by is None:

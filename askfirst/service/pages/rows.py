@@ -275,7 +275,7 @@ class _Maker:
             return self._as_tree(row, given)
         if isinstance(value, dict):
             return self._as_tree(row, cast("dict[str, Any]", value)) if value else _with(row, kind="empty")
-        return self._as_value(row, value, form, _plain(value, self._style))
+        return self._as_value(row, value, form, plain_text(value, self._style))
 
     def _of_text(self, row: Row, place: int, value: str, form: str, kind: str) -> Row:
         language = form.partition(":")[2] or kind if kind in CODE else None
@@ -358,7 +358,7 @@ class _Maker:
             if self._room <= 0:
                 break
             risks.append(self._risk(row, it))
-            items.append(self._html(_plain(it, self._style)[:_RAW], edges=True))
+            items.append(self._html(plain_text(it, self._style)[:_RAW], edges=True))
             self._room -= _LINE
         rest = self._rest(row, len(items), len(given))
         cut = next((it for it in given[: len(items)] if isinstance(it, str) and len(it) > _RAW), None)
@@ -381,7 +381,7 @@ class _Maker:
         table = Table(tuple(self._name(name) for name in columns[:TABLE_COLUMNS]), tuple(cells), tuple(risks))
         rest = self._rest(row, len(cells), len(given))
         too_wide = len(columns) > TABLE_COLUMNS or any(
-            len(_plain(value, self._style)) > _CELL for it in given[:TABLE_ROWS] for value in it.values()
+            len(plain_text(value, self._style)) > _CELL for it in given[:TABLE_ROWS] for value in it.values()
         )
         if rest is None and too_wide:
             rest = self._unopened(row, 1, len(given))
@@ -389,7 +389,7 @@ class _Maker:
 
     def _cell(self, column: str, value: Any) -> Html:
         self._room -= _CELL_MARKUP + len(column[:_NAME].encode()) * 2  # each cell has its column's name
-        return self._html(_plain(value, self._style)[:_CELL])
+        return self._html(plain_text(value, self._style)[:_CELL])
 
     def _as_tree(self, row: Row, given: Any) -> Row:
         leaves: list[Leaf] = []
@@ -405,7 +405,7 @@ class _Maker:
             if len(leaves) >= ITEMS or self._room <= 0:
                 left = True
                 break
-            text = _plain(value, self._style)
+            text = plain_text(value, self._style)
             left = left or len(text) > _RAW
             shown = self._html(text[:_RAW], edges=True)
             leaves.append(Leaf(self._name(path), shown, depth, self._risk(row, value)))
@@ -496,7 +496,8 @@ def text_of(value: Any) -> str:
     return json.dumps(value, indent=2 if isinstance(value, list | dict) else None, ensure_ascii=False)
 
 
-def _plain(value: Any, style: Style) -> str:
+def plain_text(value: Any, style: Style) -> str:
+    """A value without a format: yes or no as a word, null as a dash, anything but a text as JSON."""
     if value is None:
         return "–"  # noqa: RUF001  (a dash: not given)
     if isinstance(value, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from askfirst.service.pages.difference import DiffLine, difference
 from askfirst.service.pages.inert_text import Html, Passage, clipped, passage
 from askfirst.service.pages.page_size import Room, size_of
 from askfirst.service.pages.row import Row, Unopened
-from askfirst.service.pages.rows import text_of
+from askfirst.service.pages.rows import plain_text, text_of
 
 # A JSON value on a page: its name, its kind, and its text.
 
@@ -75,6 +75,8 @@ class Words:
 # The changes that an edit or a new round makes.
 
 
+_ABSENT = object()
+"""A version that does not have the value."""
 LONGEST_NAME = 1_000
 """The limit for a value's name, in bytes of HTML."""
 _MOST_COMPARED = 40_000
@@ -148,10 +150,9 @@ def _change(it: Compared, name: str, room: Room, row: Row | None, style: Style) 
     room.left -= _CHANGE + 2 * min(size_of(name), LONGEST_NAME)
     if form == "secret":
         return Change(name, True, row=row, is_secret=True)
-    was = _said(before[name], form, style) if name in before else None
-    now = _said(after[name], form, style) if name in after else None
+    was, now = _texts_of([of.get(name, _ABSENT) for of in (before, after)], form, style)
     if was == now:  # such as the number 1 and the text "1": only JSON shows the difference
-        was, now = (None if it is None else json.dumps(it) for it in (before.get(name), after.get(name)))
+        was, now = (json.dumps(of[name]) if name in of else None for of in (before, after))
     is_long = len(was or "") + len(now or "") > _MOST_COMPARED
     lines = None if is_long else difference(was, now, room.effort)
     size = 0 if lines is None else sum(len(line.html.encode()) + _LINE for line in lines)
@@ -173,7 +174,31 @@ def is_number(value: Any) -> bool:
     )  # false for NaN; math.isfinite raises for whole numbers that are larger
 
 
+def _texts_of(versions: Sequence[Any], form: str, style: Style) -> list[str | None]:
+    """The texts of two versions of a value for a comparison; None for an absent one, and for an empty list.
+
+    They are formatted, or else as a row shows them: a list of plain values has a line for each, and yes or no is a
+    word. Only a list that cannot be read back from its lines is compared as JSON.
+    """
+    given = [it for it in versions if it is not _ABSENT]
+    if all(isinstance(it, list) for it in given) and _are_lines(given):
+        said = ["\n".join(map(text_of, it)) if it else None for it in given]
+    else:
+        said = [_said(it, form, style) for it in given]
+    texts = iter(said)
+    return [None if it is _ABSENT else next(texts) for it in versions]
+
+
 def _said(value: Any, form: str, style: Style) -> str:
-    """The text of a value for a comparison: formatted, or as it is if it has no format."""
     text = formatted(value, form, style)
-    return text_of(value) if text is None else text
+    if text is None:
+        return plain_text(value, style) if value is None or isinstance(value, bool) else text_of(value)
+    return text
+
+
+def _are_lines(lists: Sequence[list[Any]]) -> bool:
+    """Whether lists can be told apart by their lines: all items are numbers, or texts of one line, not blank."""
+    items = [item for it in lists for item in it]
+    return all(map(is_number, items)) or all(
+        isinstance(item, str) and item.strip() and "\n" not in item for item in items
+    )

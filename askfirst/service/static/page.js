@@ -33,7 +33,10 @@ document.addEventListener("click", (event) => {
   event.stopImmediatePropagation();
 }, true);
 
-// Times.
+// Times. The server's clock counts, because a reader's clock may be wrong.
+
+const ahead = Date.now() - (Number(document.body.dataset.now) * 1000 || Date.now());
+const now = () => Date.now() - ahead;
 
 // English dates in the reader's own variant of English, if the browser names one.
 const spelling = root.lang === "en" ? navigator.languages.find((it) => /^en\b/i.test(it)) ?? "en-GB" : root.lang;
@@ -46,14 +49,14 @@ const midnight = (date) => new Date(date).setHours(0, 0, 0, 0);
 
 // "today 08:15" and "yesterday 17:40"; any other day by its date.
 function exact(at, far = calendar) {
-  const apart = Math.round((midnight(at) - midnight(Date.now())) / 864e5);
+  const apart = Math.round((midnight(at) - midnight(now())) / 864e5);
   return Math.abs(apart) < 2 ? `${days.format(apart, "day")} ${clock.format(at)}` : far.format(at);
 }
 
-function ago(at, ahead) {
-  const seconds = (Date.now() - at) / 1000;
+function ago(at, mayBeAhead) {
+  const seconds = (now() - at) / 1000;
   if (seconds >= 86400) return exact(at, date);
-  if (ahead && seconds <= -60) return fill(words.in, { time: length(-seconds) });
+  if (mayBeAhead && seconds <= -60) return fill(words.in, { time: length(-seconds) });
   return seconds < 60 ? words.now : fill(words.ago, { time: length(seconds - seconds % 60) });
 }
 
@@ -82,7 +85,7 @@ function tick() {
   poll();
   const pill = document.querySelector("[data-until]");
   if (pill) {
-    const left = Number(pill.dataset.until) - Date.now() / 1000;
+    const left = Number(pill.dataset.until) - now() / 1000;
     if (left > 0) {
       const tells = left < 3600 || pill.dataset.then === "approve";
       pill.firstElementChild.textContent = fill(tells ? words[`left.${pill.dataset.then}`] : words.left, { time: length(left) });
@@ -98,7 +101,7 @@ function tick() {
   }
   const held = document.querySelector("[data-held]");
   if (held) {
-    const left = Math.ceil(Number(held.dataset.held) - Date.now() / 1000);
+    const left = Math.ceil(Number(held.dataset.held) - now() / 1000);
     const count = held.querySelector("[data-left]");
     if (count && left >= 0) count.textContent = left;
     if (left < 0) refresh();
@@ -140,7 +143,9 @@ function swap(fresh) {
   const open = document.getElementById("answer"), stays = fresh.getElementById("answer");
   if (open && stays) {
     if (open.dataset.version !== stays.dataset.version) return changed(isTouched(open));
+    const hasFocus = was.contains(document.activeElement);
     was.replaceWith(document.adoptNode(is));
+    if (hasFocus) is.querySelector("button")?.focus();
     tick();
     return;
   }

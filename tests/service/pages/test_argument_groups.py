@@ -57,7 +57,7 @@ def test_important_ones_then_what_differs_then_the_usual_ones() -> None:
 def test_the_page_counts_what_differs_and_folds_the_rest() -> None:
     html = Scene(rollout(**CHANGED)).html()
     page = Page(html)
-    said = "60 arguments. 4 differ from the tool's defaults. Hidden values are not compared."
+    said = "60 arguments. 4 differ from the tool’s defaults. Hidden values are not compared."
     assert said in said_on(html)
     [fold] = [it for it in page.all("details") if "54 more, as usual" in it.text]
     assert all(f"limit_{number:02}" in fold.text for number in range(1, 31) if number != 7)
@@ -69,7 +69,7 @@ def test_the_page_counts_what_differs_and_folds_the_rest() -> None:
 @pytest.mark.parametrize(
     ("tag", "said"),
     [
-        ("en", "13 arguments. 1 differs from the tool's defaults."),
+        ("en", "13 arguments. 1 differs from the tool’s defaults."),
         ("zh-Hans", "共 13 项参数。其中 1 项与工具的默认值不同。"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_value_without_a_default_is_neither_usual_nor_different() -> None:
     assert decision.grouped is not None
     assert decision.grouped.differing == frozenset()
     html = Scene(with_defaults(NUMBERS, some)).html()
-    assert "13 arguments. None differs from the tool's defaults." in said_on(html)
+    assert "13 arguments. None differs from the tool’s defaults." in said_on(html)
 
 
 @pytest.mark.parametrize(

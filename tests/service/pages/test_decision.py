@@ -486,6 +486,10 @@ def test_names_are_readable() -> None:
         (Display(risk="critical", consequences=("money",)), ["Moves money", "Critical risk"]),
         (Display(risk="high", consequences=("irreversible",)), ["Cannot be undone"]),
         (Display(risk="critical", consequences=("irreversible",)), ["Cannot be undone", "Critical risk"]),
+        (
+            Display(risk="high", consequences=("access", "data")),
+            ["Changes access", "Changes data", "High risk"],
+        ),
         (Display(risk="normal"), []),
     ],
 )

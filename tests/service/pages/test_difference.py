@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from html import unescape
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +14,14 @@ from kit.page_cases import NOW
 from kit.page_scenes import Scene
 from kit.page_text import Page
 
+from askfirst.formats import CHINESE, ENGLISH, Style
 from askfirst.service.case_state import Previous
 from askfirst.service.pages import difference as module
 from askfirst.service.pages.difference import DiffLine, Effort, difference
+from askfirst.service.pages.language import languages
+from askfirst.service.pages.page_size import Room
+from askfirst.service.pages.reader import Reader
+from askfirst.service.pages.subject import Compared, changes
 
 LINES = st.lists(
     st.sampled_from(["Dear Ada,", "your kettle takes 3 to 5 days", "Bye", "a b c d", "a b c e", ""])
@@ -116,3 +123,47 @@ def test_what_was_not_compared_stands_one_below_the_other() -> None:
     assert "Added:" in card.text
     assert "x x x" in card.text
     assert "z z z" in card.text
+
+
+def compared(before: Any, after: Any, form: str = "", style: Style = ENGLISH) -> str:
+    """What a page writes of a value that was changed."""
+    of = Compared({"it": before}, {"it": after}, {"it": form})
+    (change,) = changes(of, Room(), style=style)
+    return "\n".join(f"{line.sign} {line.html}" for line in change.lines)
+
+
+def test_values_are_compared_as_people_read_them() -> None:
+    assert compared(False, True) == "~ <del>No</del><ins>Yes</ins>"
+    assert compared(False, True, style=CHINESE) == "~ <del>否</del><ins>是</ins>"
+    assert compared(True, False, "bool:on,off") == "~ <del>on</del><ins>off</ins>"
+    assert compared(None, "A-1").endswith("<ins>A-1</ins>")
+    assert compared(["ada@x.example", "bo@x.example"], ["ada@x.example"]) == "  ada@x.example\n- bo@x.example"
+    assert compared([], ["ada@x.example"]) == "+ ada@x.example"
+    assert compared([1, 2], [1]) == "  1\n- 2"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["a", "b"], ["a\nb"]),
+        (["1"], [1]),
+        ([1, "2"], [1, 2]),
+        (["a", ""], ["a"]),
+        (["a"], "a"),
+        ([], [""]),
+        ([], None),
+        (True, "Yes"),
+        (None, "–"),
+    ],
+)
+def test_values_whose_texts_are_equal_are_compared_as_json(before: Any, after: Any) -> None:
+    found = compared(before, after)
+    assert found
+    assert any(sign in found for sign in ("<del>", "<ins>", "- ", "+ "))
+    assert any(mark in unescape(found) for mark in '["')
+
+
+def test_a_round_writes_values_as_its_readers_language_does() -> None:
+    case, before = cases.approval({"on": True}), Previous("case_0", {"on": False}, "edit", None, None, NOW)
+    page = Page(Scene(case, sight={"previous": before}).html(Reader(languages()["zh-Hans"])))
+    assert "否是" in page.all("section", class_="round")[0].text

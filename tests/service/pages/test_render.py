@@ -412,7 +412,7 @@ def test_a_difference_of_very_many_lines_stands_whole() -> None:
         ("skip", "It is skipped: {}"),
         ("abort", "The run is stopped: {}"),
         ("edit", "Another try was asked for: {}"),
-        ("refund", "Answered with refund: {}"),
+        ("refund", "Answered with “refund”: {}"),
     ],
 )
 def test_an_answered_case_says_so_and_offers_nothing(action: str, heading: str) -> None:

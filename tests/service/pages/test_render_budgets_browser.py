@@ -218,6 +218,40 @@ def test_large_text_leaves_every_value_room(stage: Any, name: str) -> None:
     assert page.evaluate(SQUEEZED) == []
 
 
+def test_large_text_stays_inside_the_pill(stage: Any) -> None:
+    page = stage("approval-high")
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    assert page.evaluate("""() => {
+      const pill = document.querySelector('.pill'), text = document.createRange();
+      text.selectNodeContents(pill.querySelector('button'));
+      const inner = text.getBoundingClientRect(), outer = pill.getBoundingClientRect();
+      return inner.height > 40 && inner.top >= outer.top && inner.bottom <= outer.bottom;
+    }""")
+
+
+@pytest.mark.parametrize("name", ["late", "late-held"])
+def test_what_follows_a_notice_keeps_its_distance(stage: Any, name: str) -> None:
+    gap = """() => {
+      const [first, second] = document.querySelectorAll('#outcome > *');
+      return second.getBoundingClientRect().top - first.getBoundingClientRect().bottom;
+    }"""
+    assert stage(name).evaluate(gap) >= 8
+
+
+def test_a_heading_in_chinese_does_not_break_within_a_word(stage: Any) -> None:
+    lines = """() => {
+      const walker = document.createTreeWalker(document.querySelector('h1'), NodeFilter.SHOW_TEXT);
+      while (walker.nextNode()) {
+        const place = walker.currentNode.data.indexOf('订单'), word = document.createRange();
+        if (place < 0) continue;
+        word.setStart(walker.currentNode, place);
+        word.setEnd(walker.currentNode, place + 2);
+        return word.getClientRects().length;
+      }
+    }"""
+    assert stage("failed", "zh-Hans").evaluate(lines) == 1
+
+
 def test_a_number_of_four_digits_has_one_line(stage: Any) -> None:
     page = stage("approval-long-text")
     high = "getComputedStyle([...document.querySelectorAll('.lines > li')].at(-1), '::before').height"
