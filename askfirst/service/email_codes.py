@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 import logging
 import secrets
 from collections.abc import Mapping
@@ -21,7 +20,8 @@ from askfirst.service.budgets import Spending
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases
 from askfirst.service.friction import changed_digest, edited_args
-from askfirst.service.notices import contents_of
+from askfirst.service.notices import contents_of, fact_text
+from askfirst.service.pages.decision import words_for
 from askfirst.service.pages.edits import editable_of
 from askfirst.service.pages.subject import differ
 from askfirst.service.transitions import entry
@@ -202,11 +202,12 @@ def _changes(case: Case, edited: Any) -> str:
     if not isinstance(edited, Mapping):
         return ""
     editable = editable_of(case)
-    values, secret = (editable.values, editable.secret_names) if editable else ({}, set[str]())
+    values, formats = (editable.values, editable.formats) if editable else ({}, dict[str, str]())
+    labels: Any = words_for(case).get("labels")
     after = cast("Mapping[str, Any]", edited)
     names = [name for name in {**values, **after} if name not in after or _differ(values, after, name)]
     lines = [
-        f"    {_in_one_line(name)}: {_new_value(after, name, is_secret=name in secret)}"
+        f"    {_named(name, labels)}: {_new_value(after, name, formats.get(name, ''))}"
         for name in names[:_MOST_CHANGES]
     ]
     rest = [f"    and {len(names) - len(lines)} more (on the page)"] if len(names) > len(lines) else []
@@ -217,12 +218,15 @@ def _differ(values: Mapping[str, Any], after: Mapping[str, Any], name: str) -> b
     return name not in values or differ({"": values[name]}, {"": after[name]})
 
 
-def _new_value(after: Mapping[str, Any], name: str, *, is_secret: bool) -> str:
-    if name not in after:
-        return "(left out)"
-    value = after[name]
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "(hidden)" if is_secret else _in_one_line(text)
+def _named(name: str, labels: Any) -> str:
+    """An argument's name, after the label that the tool's author gave it."""
+    label = cast("Mapping[str, Any]", labels).get(name) if isinstance(labels, Mapping) else None
+    return _in_one_line(f"{label} ({name})" if isinstance(label, str) else name)
+
+
+def _new_value(after: Mapping[str, Any], name: str, form: str) -> str:
+    """A changed value in its format, followed by the value itself if that differs. A secret is not shown."""
+    return _in_one_line(fact_text(after[name], form)) if name in after else "(left out)"
 
 
 def _matching(known: list[CodeRow], code: str, changed: str) -> list[CodeRow]:

@@ -319,7 +319,7 @@ def _facts(case: Case, display: Mapping[str, Any], style: Style) -> tuple[tuple[
         named = [] if not case.message or case.message == case.prompt else [("Message", case.message)]
     labels, formats = _named(display, "labels"), _named(display, "formats")
     rows = [
-        (labels.get(name, name), _value(value, formats.get(name, ""), style))
+        (labels.get(name, name), fact_text(value, formats.get(name, ""), style))
         for name, value in values.items()
     ]
     return _bounded([*named, *rows], case)
@@ -339,7 +339,7 @@ def _bounded(rows: Sequence[tuple[str, str]], case: Case) -> tuple[tuple[tuple[s
     return tuple(kept), is_whole
 
 
-def _value(value: Any, form: str, style: Style) -> str:
+def fact_text(value: Any, form: str, style: Style = ENGLISH) -> str:
     """A value in its format, followed by the raw value if that differs. A secret is not shown."""
     if form == "secret":
         return _HIDDEN

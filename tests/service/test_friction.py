@@ -257,6 +257,27 @@ async def test_critical_takes_a_reason_and_a_fresh_code(checkpointer: SqlCheckpo
         assert (case.result or {})["data"]["feedback"] == "checked with the bank"
 
 
+@on_sqlite
+async def test_the_codes_mail_writes_changes_as_the_page_does(checkpointer: SqlCheckpointer) -> None:
+    async with mailbox() as box, serving(checkpointer, smtp_url=box.url, identify=by_header) as served:
+        ann = signed_in(ANN)
+        words: dict[str, Any] = {"sentence": "Pay {cents:money:EUR}", "labels": {"cents": "Amount"}}
+        page = await page_of(served, checkpointer, {"cents": 4900}, risk="critical", **words)
+        edit = {
+            "intent": "answer",
+            "action": "edit",
+            "changed": '{"cents": 900000}',
+            "feedback": "as they asked",
+        }
+        second = fields_of(await post(served, page, edit, **ann))
+        sent = await post(served, page, {**edit, "confirmed": second["confirmed"]}, **ann)
+        assert "Show that it is you" in sent.text
+        await _code(box)
+        text = box.mails[-1].get_content()
+        assert "Pay 49.00 EUR" in text
+        assert "    Amount (cents): 9,000.00 EUR (900000)" in text.splitlines()
+
+
 async def _code(box: Mailbox) -> str:
     async def arrived() -> list[str]:
         return box.codes

@@ -11,6 +11,7 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, cast
 
 from askfirst.service.answers import LISTS, id_key, item_id
@@ -32,9 +33,12 @@ _TITLES = ("title", "label", "name")
 _DESCRIPTION = "description"
 _ON_A_LINE = 3
 _SHORT = 60
-_LONGEST_MARK = 64
-"""About the most bytes of HTML that a character takes: a hidden one with its mark."""
+_LONGEST_NAME = 300
+"""The most bytes of HTML of a fact's name."""
+_LONGEST_ESCAPE, _LONGEST_MARK = 6, 160
+"""The most bytes of HTML that a character takes: one of plain text, and any other, which may need a mark."""
 _FACT = 60
+"""The markup around a fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +131,16 @@ def _item(it: Choice, place: int, most: int, is_chosen: bool, column: str | None
     is_cut = is_cut or whole < len(it.description)
     most = max(most - len(description.encode()), 200)
     number = _fact(column, it.facts[column]) if column is not None and column in it.facts else None
-    short = [name for name, value in it.facts.items() if name != column and _is_short(name, value)][
-        :_ON_A_LINE
-    ]
+    fit = (name for name, value in it.facts.items() if name != column and _is_short(name, value))
+    short = list(islice(fit, _ON_A_LINE))
     facts: list[Fact] = []
     for name, value in it.facts.items():
         if name in short or name == column:
             continue
         text = text_of(value)
-        label, whole = cut(name, min(max(most, 60), 300))
+        label, whole = cut(name, min(max(most, 60), _LONGEST_NAME))
         html, shown = cut(text, max(most, 60))
-        is_cut = is_cut or whole < len(name) or shown < len(text)
+        is_cut = is_cut or whole < len(name) or shown < len(text) or most <= 0
         if most > 0:
             facts.append(Fact(label, html))
         most -= len(label.encode()) + len(html.encode()) + _FACT
@@ -151,6 +154,21 @@ def _item(it: Choice, place: int, most: int, is_chosen: bool, column: str | None
         is_chosen,
         number,
     )
+
+
+def _surely_fits(it: Choice, most: int) -> bool:
+    """Whether an item surely needs no cut to be shown in ``most`` bytes: without making its HTML."""
+    title, about = _most_html(it.name), _most_html(it.description)
+    left = most - title
+    if title > most // 2 or about > left // 2 or any(_most_html(name) > _LONGEST_NAME for name in it.facts):
+        return False
+    facts = (_most_html(name) + _most_html(text_of(value)) + _FACT for name, value in it.facts.items())
+    return sum(facts) <= left - about
+
+
+def _most_html(text: str) -> int:
+    """The most bytes of HTML that a text can take."""
+    return len(text) * (_LONGEST_ESCAPE if text.isascii() and text.isprintable() else _LONGEST_MARK)
 
 
 def _in_field(it: Item, field: int | None) -> Item:
@@ -299,7 +317,7 @@ def number_of(choices: Sequence[Choice]) -> str | None:
     others: set[str] = set()
     for it in choices:
         for name, value in it.facts.items():
-            if name not in others and _is_short(name, value) and is_number(value):
+            if name not in others and is_number(value) and _is_short(name, value):
                 found[name] = found.get(name, 0) + 1
             else:
                 others.add(name)
@@ -324,15 +342,12 @@ def listed_by(case: Case, reading: Reading) -> Reading:
 def unopened_items(choices: Sequence[Choice]) -> tuple[Unopened, ...]:
     """What the first page of a list does not show: the items of further parts, and those that are too long."""
     room = _room_for_each(len(choices))
-    long = [
-        it.rest
-        for it in (
-            _item(choice, place, room, is_chosen=False)
-            for place, choice in enumerate(choices)
-            if _LONGEST_MARK * sum(map(len, _texts(choice))) > room // 4
-        )
-        if it.rest is not None
-    ]
+    made = (
+        _item(it, place, room, is_chosen=False)
+        for place, it in enumerate(choices)
+        if not _surely_fits(it, room)
+    )
+    long = [it.rest for it in made if it.rest is not None]
     if len(choices) > PART:
         return (Unopened(None, 0, 0, PART + 1, len(choices), "items", LIST), *long)
     return tuple(long)
@@ -345,7 +360,3 @@ LIST = "list"
 def still_unopened(unopened: Iterable[Unopened], reading: Reading) -> tuple[Unopened, ...]:
     """The parts that a person has not opened yet. The list is left out if they were shown all of its items."""
     return tuple(it for it in unopened if it.of != LIST or len(reading.seen) < it.last)
-
-
-def _texts(it: Choice) -> list[str]:
-    return [it.name, it.description, *it.facts, *(text_of(value) for value in it.facts.values())]

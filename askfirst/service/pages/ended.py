@@ -14,6 +14,7 @@ from askfirst.service.pages.frame import (
     Moment,
     moment,
     own_action,
+    silence_of,
     time_ago,
     what_was_done,
 )
@@ -156,8 +157,8 @@ def told(case: Case, standing: CaseState, language: Language) -> list[Html]:
 
 def _told_of_end(case: Case, standing: CaseState, language: Language) -> list[Html]:
     if standing.state == "expired":
-        again = [] if _default(case) == "approve" else [language.say("told.expired")]
-        return [language.say(f"expired.{_default(case)}"), *again]
+        again = [] if silence_of(case) == "approve" else [language.say("told.expired")]
+        return [language.say(f"expired.{silence_of(case)}"), *again]
     if standing.state == "failed":
         return [language.say("told.stuck" if _is_stuck(standing) else "told.failed")]
     if standing.state == "changes_asked":
@@ -166,10 +167,6 @@ def _told_of_end(case: Case, standing: CaseState, language: Language) -> list[Ht
     if case.request is not None and (is_refused or case.declined_by is not None):
         return [language.say("told.reject")]
     return []
-
-
-def _default(case: Case) -> str:
-    return case.default_action if case.default_action in ("approve", "reject", "abort") else "skip"
 
 
 def result_of(standing: CaseState, undo: Html | None) -> Result | None:

@@ -75,12 +75,17 @@ class Pill:
     then: str = ""
 
 
+def silence_of(case: Case) -> str:
+    """What happens at the time-out, as the catalogue names it."""
+    return case.default_action if case.default_action in ("approve", "reject", "abort") else "skip"
+
+
 def open_pill(case: Case, now: float, language: Language) -> Pill:
     """How long the case stays open. In its last hour, or if it approves itself, also what happens at the time-out."""
     if case.never_expires:
         return Pill("", language.plain("nolimit"))
     left = case.expires_at - now
-    then = case.default_action if case.default_action in ("approve", "reject", "abort") else "skip"
+    then = silence_of(case)
     key = f"left.{then}" if left < _HOUR or then == "approve" else "left"
     kind: Kind = "bad" if left < _SOON else "soon" if left < _HOUR or then == "approve" else ""
     return Pill(kind, language.plain(key, time=language.length(left)), int(case.expires_at), then)

@@ -76,6 +76,7 @@ from askfirst.service.pages.frame import (
     moment,
     open_pill,
     script_words,
+    silence_of,
     step_text,
     tab_title,
     time_near,
@@ -294,9 +295,7 @@ class _Page:
             "reader": self._reader(),
             "round": round_of(case, self.sight.previous, rows, room, language),
             "until": None if case.never_expires else moment(case.expires_at, language),
-            "silence": case.default_action
-            if case.default_action in ("approve", "reject", "abort")
-            else "skip",
+            "silence": silence_of(case),
             "asked": moment(case.created_at, language),
             "near": partial(time_near, now=self.now, language=language),
             "begun": self._begun(decision),
@@ -335,9 +334,8 @@ class _Page:
         )
 
     def _previous_url(self) -> str | None:
-        return (
-            self.place.address("/previous") if self.sight.nonce and self.sight.previous is not None else None
-        )
+        has_one = bool(self.sight.nonce) and self.sight.previous is not None
+        return self.place.address("/previous") if has_one else None
 
     def _lack(self) -> Html | None:
         """A sentence on why this reader can only reject; None if they can also approve."""

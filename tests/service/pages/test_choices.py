@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kit import page_cases as cases
 from kit.page_cases import NOW, TOKEN
 from kit.page_text import Page
 
 from askfirst.requests import EscalateRequest
 from askfirst.service.pages import read_submission, render_case
-from askfirst.service.pages.choices import packed, unpacked
+from askfirst.service.pages.choices import Choice, Reading, listing, packed, unopened_items, unpacked
+from askfirst.service.pages.decision import decision_of
 
 ITEMS = [{"id": f"i{place}", "title": f"Item number {place}"} for place in range(200)]
 CASE = cases.service_case("selection", {"items": ITEMS})
+TEXTS = st.builds(
+    lambda text, times: text * times,
+    st.text("ab<&\"'é水я\u202e\u200b\n ", max_size=20),
+    st.integers(1, 90),
+)
 
 
 def turned(posted: dict[str, list[str]], press: dict[str, str]) -> tuple[Any, dict[str, list[str]]]:
@@ -53,6 +61,32 @@ def test_a_part_that_is_not_there_is_the_nearest_one(part: str) -> None:
 def test_what_was_not_shown_is_named_in_the_bar() -> None:
     assert "170 items not opened" in render_case(CASE, token=TOKEN, base_path="", now=NOW)
     assert unpacked(packed({0, 8, 199}), 200) == {0, 8, 199}
+
+
+def test_a_fact_that_the_page_has_no_room_for_is_told() -> None:
+    """Sixty short facts each: none of them is long, and not all of them fit."""
+    facts = {f"n{number}": "no" for number in range(59)}
+    items = [{"id": f"{place}", "title": "t", **facts, "irreversible": "yes"} for place in range(30)]
+    case = cases.service_case("selection", {"items": items})
+    html = render_case(case, token=TOKEN, base_path="", now=NOW)
+    assert "irreversible" not in html
+    assert html.count("Not all of it is shown here.") == 30
+    assert "Not all of it was opened" in html
+    assert len(decision_of(case).unopened) == 30
+
+
+@given(
+    st.lists(
+        st.tuples(
+            TEXTS, TEXTS, st.dictionaries(TEXTS, TEXTS | st.integers() | st.lists(st.booleans()), max_size=40)
+        ),
+        max_size=4,
+    )
+)
+def test_every_item_that_a_page_cuts_is_unopened(items: list[tuple[str, str, dict[str, Any]]]) -> None:
+    choices = [Choice(str(place), *it) for place, it in enumerate(items)]
+    shown = listing(choices, (), Reading()).items
+    assert {it.place for it in shown if it.rest} <= {it.row for it in unopened_items(choices)}
 
 
 @pytest.mark.parametrize(("count", "told"), [(20, 0), (21, 1), (25, 5)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from kit import page_cases as cases
 from kit.browser_actions import press_now
 from kit.page_browser import Desk
-from kit.page_cases import CLOSED_CASES, OPEN_CASES
+from kit.page_cases import CLOSED_CASES, NOW, OPEN_CASES
 
 pytest.importorskip("playwright.sync_api", reason="pages in a browser: playwright is not installed")
 pytest_plugins = ("kit.page_fixtures",)
@@ -111,9 +112,9 @@ def test_all_of_an_item_chooses_it_but_for_what_unfolds(page: Any, desk: Desk) -
 
 
 def test_times_are_in_the_reader_s_zone_and_in_the_page_s_language(page: Any, desk: Desk) -> None:
-    page.goto(desk.put("a", cases.approval()))
+    page.goto(desk.put("a", dataclasses.replace(cases.approval(), expires_at=NOW + 3 * cases.DAY)))
     page.locator(".details summary").click()
-    assert page.locator("time").first.inner_text() == "23 February 2026 at 11:00 (Berlin)"
+    assert page.locator("time").first.inner_text() == "25 February 2026 at 11:01 (Berlin)"
 
 
 def test_each_field_is_in_a_group_only_if_that_has_a_name(page: Any, desk: Desk) -> None:
