@@ -40,7 +40,6 @@ gc.disable()  # while tests are collected: ten thousand of them, and nothing is 
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # what is known of the tests is looked at by no later collection
-    gc.set_threshold(20_000)  # not after 700 new objects, which takes a sixth of the time of most tests
     gc.enable()
 
 
