@@ -124,11 +124,11 @@ class Item:
 
 def _item(it: Choice, place: int, most: int, is_chosen: bool, column: str | None = None) -> Item:
     """An item, cut to about ``most`` bytes of HTML. ``column`` names the number by which the list can be sorted."""
-    title, whole = cut(it.name, most // 2)
-    is_cut = whole < len(it.name)
+    title, shown = cut(it.name, most // 2)
+    is_cut = _is_cut(it.name, shown)
     most = max(most - len(title.encode()), 200)
-    description, whole = cut(it.description, most // 2)
-    is_cut = is_cut or whole < len(it.description)
+    description, shown = cut(it.description, most // 2)
+    is_cut = is_cut or _is_cut(it.description, shown)
     most = max(most - len(description.encode()), 200)
     number = _fact(column, it.facts[column]) if column is not None and column in it.facts else None
     fit = (name for name, value in it.facts.items() if name != column and _is_short(name, value))
@@ -138,9 +138,9 @@ def _item(it: Choice, place: int, most: int, is_chosen: bool, column: str | None
         if name in short or name == column:
             continue
         text = text_of(value)
-        label, whole = cut(name, min(max(most, 60), _LONGEST_NAME))
+        label, of_name = cut(name, min(max(most, 60), _LONGEST_NAME))
         html, shown = cut(text, max(most, 60))
-        is_cut = is_cut or whole < len(name) or shown < len(text) or most <= 0
+        is_cut = is_cut or _is_cut(name, of_name) or _is_cut(text, shown) or most <= 0
         if most > 0:
             facts.append(Fact(label, html))
         most -= len(label.encode()) + len(html.encode()) + _FACT
@@ -154,6 +154,11 @@ def _item(it: Choice, place: int, most: int, is_chosen: bool, column: str | None
         is_chosen,
         number,
     )
+
+
+def _is_cut(text: str, shown: int) -> bool:
+    """Whether a text has more than the characters that are shown, apart from empty lines at its end."""
+    return shown < len(text.rstrip("\n"))
 
 
 def _surely_fits(it: Choice, most: int) -> bool:

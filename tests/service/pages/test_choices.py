@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from kit import page_cases as cases
 from kit.page_cases import NOW, TOKEN
@@ -75,6 +75,8 @@ def test_a_fact_that_the_page_has_no_room_for_is_told() -> None:
     assert len(decision_of(case).unopened) == 30
 
 
+@example([("", "\n", {})])
+@example([("a\n", "b\n\n", {"c\n": "d\n"})])
 @given(
     st.lists(
         st.tuples(
