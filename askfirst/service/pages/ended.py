@@ -73,9 +73,8 @@ def ended_heading(
         return done
     what = heading.html
     if sight.decision.doubt is not None and standing.state not in ("expired", "cancelled"):
-        what = (
-            sight.decision.sentence.html
-        )  # somebody has decided, so the heading no longer says that it is in doubt
+        # Somebody has decided, so the heading no longer says that the call is in doubt.
+        what = sight.decision.sentence.html
         if is_found(standing):
             return language.say("ended.found", found=language.say(f"doubt.{standing.action}"), what=what)
     kind = _kind(case, standing)
